@@ -148,7 +148,8 @@ def led(model: BoundedModel, leader: int = 0) -> list[Next]:
     while not path[-1].wrong:
         state = path[-1].state
         works = numbers.nodes[state.nodes[leader]].works
-        if any(isinstance(numbers.items[item], Packet) for item in state.under_way) or any(work.ran for work in works):
+        said = [thing for thing in map(numbers.items.__getitem__, state.under_way) if isinstance(thing, Packet)]
+        if any(thing.message.origin.node == model.names[leader] for thing in said) or any(work.ran for work in works):
             all_asleep(False)
         if any(work.ran for work in works) and not path[-1].state.under_way:
             return path

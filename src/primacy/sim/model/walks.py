@@ -6,7 +6,8 @@ moment, several times, or never. A node crashes, starts again, loses its memory;
 hold then holds whatever clocks do: one leader per term, one membership per id, nothing named before it is durable.
 What rests on time (that no two act) is not judged here; the trials and the bounded model do that.
 
-Each walk is drawn from its seed. Most of its steps are one node that is woken and heard by some others, for walks of
+Each walk is drawn from its seed, and so are its rates: in one walk a node hears next to nothing, in another messages
+come again and again, or nobody crashes. Most steps are one node that is woken and heard by some others, for walks of
 single events seldom elect anybody.
 
     python -m primacy.sim.model.walks --nodes 4 --walks 10000
@@ -28,16 +29,34 @@ from primacy.election.inputs import CancelChange, ChangeMembers, DeadlinePassed,
 from primacy.election.messages import Admission, MembersTold, Message, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Kind, Member, Register
 from primacy.election.raft.strategy import RaftStrategy
+from primacy.sim.model.overlap import rivals, second_leader
 from primacy.sim.model.settings import RegisterSetting
 from primacy.sim.transcripts.text import SAID
 
 FLIGHT_MAX = 60
 """So many messages are under way at most; then any of them is lost."""
 STEPS = 60
+TERMS_MAX = 3
+"""Of so many of the terms that were won it is asked whether another could win them, too."""
 LOSSES = 2
 """Memories that may be lost in one walk, each of another node: with more, nobody is left who could tell."""
-AGAIN = 0.1
-"""How often a message that arrives stays under way, to arrive once more."""
+
+
+class Rates:
+    """What is likely in one walk."""
+
+    def __init__(self, chance: Random, nodes: int) -> None:
+        self.hears = [chance.choice((0.1, 0.7, 1.0, 1.0, 1.0, 1.0)) for _ in range(nodes)]
+        """Of each node: how likely a message that might arrive does."""
+        self.again = chance.choice((0.02, 0.1, 0.4))
+        """How often a message that arrives stays under way, to arrive once more."""
+        self.steps = ("wake", "split", "deliver", "ask", "crash", "forget", "step down", "cut")
+        self.weights = (
+            *(60, chance.choice((0, 3, 10)), chance.choice((2, 8, 20)), chance.choice((6, 17))),
+            *(chance.choice((0, 4)), chance.choice((0, 2, 6)), chance.choice((0, 2)), chance.choice((0, 5))),
+        )
+        self.led = chance.choice((0.7, 0.9, 0.97))
+        """How often it is a leader that wakes."""
 
 
 class Walked(NamedTuple):
@@ -61,10 +80,17 @@ class Walk:
         self.boots = [0] * len(self.names)
         self.flight: list[tuple[int, Message]] = []
         self.losses = LOSSES
+        self.rates = Rates(self.chance, len(self.names))
+        self.side = [0] * len(self.names)
+        """Nodes of one side hear each other; of the others they hear what comes late."""
         self.wrong = ""
         self.seen: Counter[str] = Counter()
         self.lines: list[str] | None = [] if told else None
+        self._changed = True
+        """Somebody took a register, or lost its memory, since it was last asked who could be elected."""
         self._leaders: dict[int, str] = {}
+        self._terms: dict[int, str] = {}
+        """The last terms that were won, and by whom."""
         self._votes: dict[tuple[str, int], str] = {}
         self._registers: dict[tuple[int, int], Register] = {}
         for index in range(len(self.names)):
@@ -73,6 +99,7 @@ class Walk:
     def go(self, steps: int = STEPS) -> Walked:
         for _ in range(steps):
             self._step()
+            self._judge_elections()
             if self.wrong:
                 break
         return Walked(self.wrong, self.seen, tuple(self.lines or ()))
@@ -80,31 +107,34 @@ class Walk:
     # --- what may happen ----------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        chance = self.chance
-        what = chance.random()
+        chance, rates = self.chance, self.rates
         leading = [index for index, machine in enumerate(self.machines) if machine and machine.state.leader_state]
-        if what < 0.5:
-            index = chance.choice(leading) if leading and chance.random() < 0.6 else self._any()
-            self.wake(index)
-            self._exchange(index, chance.choice((0.3, 0.6, 1.0)), chance.choice((1, 2, 3)))
-        elif what < 0.6:
-            first, second = self._any(), self._any()
-            self.wake(first)
-            self.wake(second)
-            for index in (first, second, first, second):
-                self._exchange(index, 0.5, 1)
-        elif what < 0.75:
-            for _ in range(chance.choice((1, 3, 9))):
-                self._deliver_any()
-        elif what < 0.92:
-            for index in leading:
-                self.ask(index)
-        elif what < 0.96:
-            self.crash(self._any())
-        elif what < 0.98:
-            self._forget()
-        elif leading:
-            self.give(chance.choice(leading), StepDown(), "is asked to step down")
+        match chance.choices(rates.steps, rates.weights)[0]:
+            case "wake":
+                index = chance.choice(leading) if leading and chance.random() < rates.led else self._any()
+                self.wake(index)
+                self._exchange(index, chance.choice((0.5, 0.8, 1.0)), chance.choice((1, 2, 3)))
+            case "split":
+                first, second = self._any(), self._any()
+                self.wake(first)
+                self.wake(second)
+                for index in (first, second, first, second):
+                    self._exchange(index, 0.5, 1)
+            case "deliver":
+                for _ in range(chance.choice((1, 3, 9))):
+                    self._deliver_any()
+            case "ask":
+                for index in leading:
+                    self.ask(index)
+            case "crash":
+                self.crash(self._any())
+            case "forget":
+                self._forget()
+            case "cut":
+                cut = chance.random() < 0.7
+                self.side = [cut * chance.randrange(2) for _ in self.names]
+            case "step down" if leading:
+                self.give(chance.choice(leading), StepDown(), "is asked to step down")
         for index, machine in enumerate(self.machines):
             if machine is None and chance.random() < 0.5:
                 self.start(index)
@@ -114,18 +144,19 @@ class Walk:
 
     def _exchange(self, index: int, share: float, rounds: int) -> None:
         """What this node says arrives at others, and what they say at it: each with this chance."""
+        node, side = self.names[index], self.side
+        near = {name for name, at in zip(self.names, side, strict=True) if at == side[index]}
         for _ in range(rounds):
-            self._deliver([place for place, (_, said) in enumerate(self.flight) if self._is_from(said, index)], share)
-            self._deliver([place for place, (to, _) in enumerate(self.flight) if to == index], share)
-
-    def _is_from(self, said: Message, index: int) -> bool:
-        return said.origin.node == self.names[index]
+            sent = [p for p, (to, m) in enumerate(self.flight) if m.origin.node == node and side[to] == side[index]]
+            self._deliver(sent, share)
+            self._deliver([p for p, (to, m) in enumerate(self.flight) if to == index and m.origin.node in near], share)
 
     def _deliver(self, places: list[int], share: float) -> None:
         """In any order."""
-        chosen = [place for place in places if self.chance.random() < share]
-        items = [self.flight[place] for place in chosen]
-        gone = {place for place in chosen if self.chance.random() >= AGAIN}
+        hears, flight, draw = self.rates.hears, self.flight, self.chance.random
+        chosen = [place for place in places if draw() < share * hears[flight[place][0]]]
+        items = [flight[place] for place in chosen]
+        gone = {place for place in chosen if draw() >= self.rates.again}
         self.flight = [item for place, item in enumerate(self.flight) if place not in gone]
         self.chance.shuffle(items)
         for to, message in items:
@@ -135,7 +166,7 @@ class Walk:
         if self.flight:
             place = self.chance.randrange(len(self.flight))
             to, message = self.flight[place]
-            if self.chance.random() >= AGAIN:
+            if self.chance.random() >= self.rates.again:
                 del self.flight[place]
             self.hear(to, message)
 
@@ -163,6 +194,7 @@ class Walk:
         self.crash(index)
         self._say(index, "loses its memory")
         self.ballots[index] = None
+        self._changed = True
         self.seen["memories lost"] += 1
         self._votes = {key: voted for key, voted in self._votes.items() if key[0] != self.names[index]}
 
@@ -218,8 +250,9 @@ class Walk:
     def _saved(self, index: int, ballot: Ballot) -> None:
         before, self.ballots[index] = self.ballots[index], ballot
         register = ballot.register
-        if register is None:
+        if register is None or (before is not None and before.register is register):
             return
+        self._changed = True
         if before is not None and before.register is not None and register.id < before.register.id:
             self._found(f"I9: {self.names[index]} took the members {register.id} after {before.register.id}")
         known = self._registers.setdefault(register.id, register)
@@ -251,8 +284,22 @@ class Walk:
             self.lines.append(f"      {self.names[index]}: {event.code} {event.subject} {event.detail}".rstrip())
         if event.code is Code.ELECTED:
             other = self._leaders.setdefault(event.value, self.names[index])
+            self._terms[event.term] = self.names[index]
+            if len(self._terms) > TERMS_MAX:
+                del self._terms[min(self._terms)]
             if other != self.names[index]:
                 self._found(f"I2: {other} and {self.names[index]} both lead term {event.term}")
+
+    def _judge_elections(self) -> None:
+        """What is not there yet, but cannot be kept from coming."""
+        for term, leader in self._terms.items():
+            other = second_leader(self.machines, term, leader)
+            if other:
+                self._found(f"I2: {other} can be elected in term {term}, which {leader} has won")
+        found = rivals(self.machines) if self._changed else None
+        self._changed = False
+        if found is not None:
+            self._found(f"I2: {found[0]} and {found[1]} can be elected in one term, by voters of which none is common")
 
     def _found(self, wrong: str) -> None:
         self.wrong = self.wrong or wrong
