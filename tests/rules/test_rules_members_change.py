@@ -75,14 +75,14 @@ def test_R6_what_changes_no_set_of_voters_is_one_step(what: str) -> None:
     cluster.start()
     leader = cluster.lead()
     other = next(name for name in "abc" if name != leader.name)
-    changed = {
+    changes: dict[str, dict[str, Member | None]] = {
         "kind": {other: Member(other, Kind.WITNESS)},
         "priority": {leader.name: Member(leader.name, priority=7)},
         "address": {other: Member(other, address="h:1")},
         "new observer": {"q": Member("q", Kind.OBSERVER)},
         "no observer": {"p": None},
-    }[what]
-    wanted = {**{member.id: member for member in leader.register.members}, **changed}
+    }
+    wanted = {**{member.id: member for member in leader.register.members}, **changes[what]}
     goal = tuple(member for _, member in sorted(wanted.items()) if member is not None)
     leader.give(ChangeMembers(goal))
     cluster.until(lambda: leader.register.members == goal)
