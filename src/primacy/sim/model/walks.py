@@ -19,7 +19,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -36,6 +36,9 @@ from primacy.sim.transcripts.text import SAID
 FLIGHT_MAX = 60
 """So many messages are under way at most; then any of them is lost."""
 STEPS = 60
+BEGINNINGS = ("fresh", "split")
+"""All nodes have just been started; or two of them ask for the first term, and one has won it."""
+MANY = 5
 TERMS_MAX = 3
 """Of so many of the terms that were won it is asked whether another could win them, too."""
 LOSSES = 2
@@ -71,7 +74,7 @@ class Walked(NamedTuple):
 class Walk:
     """One walk."""
 
-    def __init__(self, setting: RegisterSetting, seed: int, *, told: bool = False) -> None:
+    def __init__(self, setting: RegisterSetting, seed: int, *, begin: str = "fresh", told: bool = False) -> None:
         self.setting = setting
         self.chance = Random(f"walk/{seed}")
         self.names = setting.names
@@ -81,6 +84,8 @@ class Walk:
         self.flight: list[tuple[int, Message]] = []
         self.losses = LOSSES
         self.rates = Rates(self.chance, len(self.names))
+        self._insisted = self._drawn_names()
+        """What an operator asks for again and again."""
         self.side = [0] * len(self.names)
         """Nodes of one side hear each other; of the others they hear what comes late."""
         self.wrong = ""
@@ -95,6 +100,29 @@ class Walk:
         self._registers: dict[tuple[int, int], Register] = {}
         for index in range(len(self.names)):
             self.start(index)
+        if begin == "split":
+            self._split()
+
+    def _split(self) -> None:
+        """Two ask for one term: the third of five has a vote that it does not hear of yet, the first has won.
+
+        An operator wants both of them, and one of the others.
+        """
+        assert len(self.setting.voters) >= MANY, "a rival has a voter besides those of the leader"
+        rival, voter = 2, 3
+        self.wake(rival)
+        self._deliver_all(lambda to, said: to == voter and said.origin.node == self.names[rival])
+        self.wake(0)
+        self._deliver_all(lambda to, said: to not in (rival, voter) and said.origin.node == self.names[0])
+        self._deliver_all(lambda to, said: to == 0 and said.origin.node not in (self.names[rival], self.names[voter]))
+        self.rates.hears[rival] = 0.0  # it hears what comes late
+        self._insisted = [self.names[index] for index in (0, rival, self.chance.choice((1, voter, 4)))]
+
+    def _deliver_all(self, chosen: Callable[[int, Message], bool]) -> None:
+        items = [item for item in self.flight if chosen(*item)]
+        self.flight = [item for item in self.flight if item not in items]
+        for to, message in items:
+            self.hear(to, message)
 
     def go(self, steps: int = STEPS) -> Walked:
         for _ in range(steps):
@@ -210,12 +238,15 @@ class Walk:
         if chance.random() < 0.2:
             self.give(index, CancelChange("operator"), "is asked to cancel the change")
             return
-        names = list(self.names)
-        chance.shuffle(names)
-        count = chance.randrange(1, len(names) + 1)
+        names = self._drawn_names() if chance.random() < 0.4 else self._insisted
         kinds = (Kind.VOTER, Kind.VOTER, Kind.VOTER, Kind.OBSERVER) if chance.random() < 0.3 else (Kind.VOTER,)
-        members = [Member(name, chance.choice(kinds)) for name in names[:count]]
+        members = [Member(name, chance.choice(kinds)) for name in names]
         self.change(index, *sorted(members))
+
+    def _drawn_names(self) -> list[str]:
+        names = list(self.names)
+        self.chance.shuffle(names)
+        return names[: self.chance.randrange(1, len(names) + 1)]
 
     def change(self, index: int, *members: Member) -> None:
         said = ", ".join(f"{m.id}{'' if m.kind is Kind.VOTER else f' ({m.kind})'}" for m in members)
@@ -325,12 +356,12 @@ class WalksResult(NamedTuple):
     wrong: str = ""
 
 
-def walk_many(setting: RegisterSetting, seeds: range, steps: int = STEPS) -> WalksResult:
+def walk_many(setting: RegisterSetting, seeds: range, steps: int = STEPS, begin: str = "fresh") -> WalksResult:
     """Walks until one shows a violation."""
     began = time.perf_counter()
     seen: Counter[str] = Counter()
     for count, seed in enumerate(seeds, 1):
-        walked = Walk(setting, seed).go(steps)
+        walked = Walk(setting, seed, begin=begin).go(steps)
         seen += walked.seen
         if walked.wrong:
             return WalksResult(count, time.perf_counter() - began, seen, seed, walked.wrong)
@@ -344,17 +375,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--walks", type=int, default=1_000)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--begin", choices=BEGINNINGS, default="fresh")
     parser.add_argument("--pre-vote", action="store_true", help="candidates ask first whether others would vote")
     given = parser.parse_args(arguments)
     if not 1 <= given.voters <= given.nodes:
         parser.error(f"--voters {given.voters}: between 1 and the {given.nodes} nodes")
     setting = RegisterSetting(given.voters, nodes=given.nodes, clocks="none", pre_vote=given.pre_vote)
-    found = walk_many(setting, range(given.first_seed, given.first_seed + given.walks), given.steps)
+    if given.begin == "split" and (given.voters < MANY or given.pre_vote):
+        parser.error(f"--begin split: needs {MANY} voters, who are asked at once")
+    seeds = range(given.first_seed, given.first_seed + given.walks)
+    found = walk_many(setting, seeds, given.steps, given.begin)
     print(f"{found.walks:,} walks of {given.nodes} nodes, {found.seconds:.1f} s")
     for what, count in found.seen.most_common():
         print(f"  {count:>10,}  {what}")
     if found.wrong:
-        print("\n".join(Walk(setting, found.seed, told=True).go(given.steps).lines))
+        print("\n".join(Walk(setting, found.seed, begin=given.begin, told=True).go(given.steps).lines))
         print(f"seed {found.seed}: VIOLATION {found.wrong}")
     return 1 if found.wrong else 0
 

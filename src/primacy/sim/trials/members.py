@@ -160,7 +160,9 @@ class MembersTrial(Trial):
             self._saw("change that waited in vain was cancelled")
 
     def _is_away(self, member: Member) -> bool:
-        return member.id in self.broken or not self.world.nodes[member.id].up
+        ballot = self.world.nodes[member.id].disk.ballot
+        is_blank = ballot is None or ballot.void
+        return member.id in self.broken or not self.world.nodes[member.id].up or is_blank
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
