@@ -13,6 +13,7 @@ from functools import partial
 
 from primacy.election.events import Code
 from primacy.election.model import Ballot, Member, Membership, MembersId, Register, Seat, Strategy
+from primacy.election.model import Kind as MemberKind
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
 from primacy.sim.checkers import RegisterChecker, TermChecker, Violation
@@ -132,14 +133,20 @@ class MembersTrial(Trial):
         return tuple(sorted({name for half in self.newest().halves for name in half}))
 
     def _draw_core(self, voters: tuple[str, ...]) -> tuple[str, ...]:
-        """Breaks some at random, as long as every register that may still elect keeps a majority of each half."""
-        halves = [half for register in self.registers_now() or [self.newest()] for half in register.halves]
+        """Breaks some at random, as long as every register that may still elect keeps a majority of each half.
+
+        And one that may lead: a witness only votes.
+        """
+        registers = self.registers_now() or [self.newest()]
+        halves = [half for register in registers for half in register.halves]
+        able = [[member.id for member in register.members if member.kind is MemberKind.VOTER] for register in registers]
         names = list(voters)
         self.chance.shuffle(names)
         broken: list[str] = []
         for name in names[: self.chance.randrange(len(names) + 1)]:
             left = [sum(1 for node in half if node not in (*broken, name)) for half in halves]
-            if all(2 * count > len(half) for count, half in zip(left, halves, strict=True)):
+            led = all(any(node not in (*broken, name) for node in names_able) for names_able in able)
+            if led and all(2 * count > len(half) for count, half in zip(left, halves, strict=True)):
                 broken.append(name)
         return tuple(sorted(name for name in voters if name not in broken))
 
