@@ -169,7 +169,8 @@ class MembersTrial(Trial):
     def _is_away(self, member: Member) -> bool:
         ballot = self.world.nodes[member.id].disk.ballot
         is_blank = ballot is None or ballot.void
-        return member.id in self.broken or not self.world.nodes[member.id].up or is_blank
+        is_cut = member.id in self.broken or member.id in self.apart
+        return is_cut or is_blank or not self.world.nodes[member.id].up
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
