@@ -356,8 +356,9 @@ SELDOM: tuple[Mutant, ...] = (
     walks("R9", WithoutClosure, 4, 3),
     walks("R9", AlonePasses, 3, 2),
 )
-"""Of these, 800 walks, or 200 trials, found none. The tests of their rules see them, and schedules by hand show what they lead to:
-`tests/rules/test_rules_members*.py`. `make proof` hunts them for longer, and says what it found."""
+"""Of these, 800 walks, or 200 trials, found none. The tests of their rules see them, and schedules by hand show what
+they lead to: `tests/rules/test_rules_members*.py`. `make proof PART=members` hunts them for longer, and says what it
+found."""
 SEEDS_FILE = Path(__file__).with_name("mutant_members_seeds.json")
 RECORDED = 2
 
