@@ -71,7 +71,7 @@ examples: setup ## the packages that the programs in examples/ are run with
 test: setup check packages peers examples setup-browser ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-proof: setup check packages peers examples setup-browser ## the counts and durations that a release must show; PART=core|run|dashboard|store|slots|manager|cache
+proof: setup check packages peers examples setup-browser ## the counts and durations that a release must show; PART=core|members|run|dashboard|store|slots|manager|cache
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 # The hooks of .pre-commit-config.yaml call these parts one by one.

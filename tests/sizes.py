@@ -38,6 +38,7 @@ WITH_SOCKETS = ("browser", "contracts", "docs", "processes")
 COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=97"]
 PARTS = {
     "core": "tests.support.proof_core",
+    "members": "tests.support.proof_members",
     "run": "tests.support.proof_run",
     "dashboard": "tests.support.proof_dashboard",
     "store": "tests.support.proof_store",

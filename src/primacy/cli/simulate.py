@@ -18,7 +18,7 @@ from primacy.errors import InUse, UsageError
 from primacy.settings.accepted import STRATEGIES
 from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
 from primacy.sim.cache.trial import STORAGES
-from primacy.sim.faults.classes import CLASSES, RENAMED, named_of
+from primacy.sim.faults.classes import CLASSES, RENAMED, WITH_REGISTER, named_of
 from primacy.sim.trials.batch import cores, run_batch, run_or_raised
 from primacy.sim.trials.shrink import Shrunk, command, shrink
 from primacy.sim.trials.summary import Summary
@@ -80,6 +80,12 @@ def _removed(ctx: click.Context, param: click.Parameter, value: object) -> None:
     help="Exactly these classes in every trial: a,b,c; or none; `help` lists them. Default: drawn for each seed.",
 )
 @click.option(
+    "--members",
+    "register",
+    is_flag=True,
+    help="raft: nodes keep a register of members, which operators change while the faults go on.",
+)
+@click.option(
     "--drift",
     metavar="D",
     type=Number(0, DRIFT_MOST),
@@ -109,6 +115,7 @@ def simulate(
     minutes: float,
     storage: str | None,
     faults: str | None,
+    register: bool,
     drift: float,
     jobs: int | None,
     trace: str | None,
@@ -124,7 +131,7 @@ def simulate(
     itself, in true time. Exit 0 without a violation, 1 with one.
     """
     if strategy == CACHE:
-        _not_for_cache(config=config, profile=profile)
+        _not_for_cache(config=config, profile=profile, members=register or None)
         said = click.get_current_context().get_parameter_source("minutes") is not ParameterSource.DEFAULT
         if faults is not None and faults.strip() == "help":
             print_cache_classes()
@@ -137,10 +144,12 @@ def simulate(
         raise UsageError(f"--storage {storage} is of --strategy cache; other strategies have no such choice")
     file = _file(call, config, strategy, nodes, profile)
     plan = _of_file(file, call.node) if file else _of_options(strategy, nodes, profile)
+    if register and plan.strategy != "raft":
+        raise UsageError(f"--members is of --strategy raft; {plan.strategy} keeps no register of members")
     if faults is not None and faults.strip() == "help":
-        print_classes(plan.strategy)
+        print_classes(plan.strategy, register)
         return
-    plan = _with_faults(replace(plan, minutes=minutes, drift=drift), faults)
+    plan = _with_faults(replace(plan, minutes=minutes, drift=drift, register=register), faults)
     chosen = _seeds(seed, seeds, first_seed, trace)
     summary = _tried(plan, chosen, jobs or cores()) if trace is None else _traced(plan, chosen[0], trace)
     raise click.exceptions.Exit(_told(summary, file or "", trace or "", shrinks=shrinks, as_json=as_json))
@@ -198,13 +207,15 @@ def _with_faults(plan: Plan, faults: str | None) -> Plan:
     """None: drawn for each seed. A list: exactly these, so that a seed can be run again with fewer."""
     if faults is None or faults.strip() == "all":
         return plan
-    fitting = named_of(plan.strategy)
+    fitting = named_of(plan.strategy, plan.register)
     wanted = () if faults.strip() == "none" else tuple(name.strip() for name in faults.split(","))
     for name in wanted:
         if name in RENAMED:
             raise UsageError(f"--faults {name}: this class is called {RENAMED[name]} now")
         if name not in fitting:
             wrong = f"does not befall {plan.strategy}" if name in CLASSES else "there is no such class"
+            if name in WITH_REGISTER and plan.strategy == "raft":
+                wrong = "only with --members"
             raise UsageError(f"--faults {name or repr(faults)}: {wrong}; {near_of(name, fitting)}")
     return replace(plan, faults=tuple(name for name in fitting if name in wanted), draw=False)
 

@@ -14,10 +14,10 @@ COLUMNS = 3
 EXIT_VIOLATION = 1
 
 
-def print_classes(strategy: str) -> None:
+def print_classes(strategy: str, register: bool = False) -> None:
     """The fault classes of a strategy, each with its sentence."""
     click.echo(f"Fault classes of {strategy}, for --faults:\n")
-    for name in named_of(strategy):
+    for name in named_of(strategy, register):
         if name in OUTSIDE:
             click.echo("\nBeyond the promise, drawn only if asked for; a violation is to be expected:\n")
         text = (CLASSES[name].__doc__ or "").strip().splitlines() or [""]

@@ -1,6 +1,6 @@
 """Judges outside of the world: they see facts and say what was violated.
 
-Safety (I1-I7) is judged at every fact. The overlap checker looks at the work in true time, ordered by (token, run);
+Safety (I1-I7, I9) is judged at every fact. The overlap checker looks at the work in true time, ordered by (token, run);
 what a node believes plays no role. Liveness (P1-P3) is judged after the faults were calmed. The bounds come from the
 strategy's timing, what is judged comes from its guarantees.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from primacy.election.events import Code
-from primacy.sim.facts import MEMORY_LOST, Fact, Kind
+from primacy.sim.facts import MEMORY_LOST, OLDER, Fact, Kind
 
 
 class Violation(NamedTuple):
@@ -71,8 +71,11 @@ class TermChecker:
     A vote is not held against a node that lost its memory if it can be counted nowhere: see `_forgets`.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, *, counts_by_register: bool = False) -> None:
         self.report = report
+        self.counts_by_register = counts_by_register
+        """A vote from before its voter's memory was lost may be of a register that can elect no more: what counts
+        then is that no two are elected (I2)."""
         self.leaders: dict[int, str] = {}
         self.votes: dict[tuple[str, int], str] = {}
         self.elections = 0
@@ -110,11 +113,35 @@ class TermChecker:
         """
         if self._up.get(node, 0) > 0:
             return
+        if self.counts_by_register:
+            self.votes = {key: candidate for key, candidate in self.votes.items() if key[0] != node}
+            return
         own = [number for (voter, number), candidate in self.votes.items() if voter == node == candidate]
         helped = {number for (voter, number), candidate in self.votes.items() if voter != node == candidate}
         for number in own:
             if number not in helped and self.leaders.get(number) != node:
                 del self.votes[node, number]
+
+
+class RegisterChecker:
+    """I9: a node never exchanges its register of members for an older one; and one id means one membership."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.written = 0
+        self._known: dict[tuple[int, int], str] = {}
+
+    def __call__(self, fact: Fact) -> None:
+        if fact.kind is not Kind.REGISTER:
+            return
+        id_, said = (fact.extra, fact.number), f"{fact.text} | {fact.detail}"
+        if OLDER in fact.subject:
+            self.report(Violation(fact.at_ms, "I9", f"{fact.node} took the members {fact.subject}"))
+        self.written += id_ not in self._known
+        known = self._known.setdefault(id_, said)
+        if known != said:
+            sentence = f"the members {fact.subject} are {known} and, on {fact.node}, {said}"
+            self.report(Violation(fact.at_ms, "I9", sentence))
 
 
 class LivenessChecker:

@@ -25,10 +25,16 @@ class Kind(StrEnum):
     FAULT = "fault"
     CALM = "calm"
     RELEASE_SENT = "release-sent"
+    REGISTER = "register"
+    """A register of members is durable on a node: `subject` is its id, `detail` the rest of it."""
 
 
 MEMORY_LOST = "memory lost"
 """Text of the fault after which nothing is left of a node's ballot; the node was ended before it."""
+
+
+OLDER = " after "
+"""In a fact: between the id of a register that was saved and that of the newer one whose place it takes."""
 
 
 class Fact(NamedTuple):

@@ -28,6 +28,9 @@ def sentence(fact: Fact) -> str:
             return f"{name} loses its power" if fact.number else f"{name}: the agent is killed"
         case Kind.VOTE:
             return f"{name} votes for {fact.text}"
+        case Kind.REGISTER:
+            goal = f"; wanted: {fact.detail}" if fact.detail else ""
+            return f"{name} has saved the members {fact.subject}: {fact.text.removesuffix(' | ')}{goal}"
         case Kind.BAD_ORDER:
             return f"{name} let {fact.text} go before what it relies on was durable"
         case Kind.FAULT:

@@ -27,7 +27,8 @@ from primacy.election.messages import (
 )
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.sentences import sentence
-from primacy.sim.trials.trial import Outcome, Plan, Trial
+from primacy.sim.trials.members import trial_of
+from primacy.sim.trials.trial import Outcome, Plan
 from primacy.strategies import promise_of
 
 MESSAGES_MAX = 12_000
@@ -185,7 +186,7 @@ def recorded(plan: Plan, seed: int) -> Recording:
 
 
 def _record(plan: Plan, seed: int, from_ms: float) -> Recording:
-    trial = Trial(plan, seed)
+    trial = trial_of(plan, seed)
     recorder = Recorder(from_ms)
     for name in trial.names:
         recorder._index(name)

@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from primacy.election.inputs import Health, Init, Input, Pause, Resume, StepDown
-from primacy.election.model import Membership
+from primacy.election.inputs import CancelChange, ChangeMembers, Health, Init, Input, Pause, Resume, StepDown
+from primacy.election.model import Kind as MemberKind
+from primacy.election.model import Member, Membership
 from primacy.sim.facts import Kind
 from primacy.sim.world.node import Node
 from primacy.sim.world.world import World
 
 Written = list[Any]
 """The true time, the name of the act, and what it was given: plain values, so that it can stand in a file."""
+Row = Sequence[Any]
+"""A member as it can stand in a file: id, kind, priority, address."""
 LOST_MS = -1.0
 """In the place of a delay: it never arrives."""
 
@@ -33,6 +36,8 @@ class Acts:
         """Each list, with its times, that a node can be given."""
         self.listed: Callable[[str, tuple[str, ...]], None] = lambda _, __: None
         """Called with the list that holds in the end, and with all names, once a change of the list is begun."""
+        self.introduced: Callable[[str], None] = lambda _: None
+        """Called with the name of a machine that was set up just now."""
         self._write: Callable[[Written], None] | None = None
         self._stops: dict[int, Callable[[], None]] = {}
         self._doubles: dict[int, Node] = {}
@@ -189,6 +194,27 @@ class Acts:
         node = self.world.nodes[name]
         node.membership, node.timing = self.lists[which]
         node.introduced = True
+
+    def introduce(self, name: str) -> None:
+        """A machine is set up, blank, with the file that the others have; it is started."""
+        self._done("introduce", name)
+        node = self.world.nodes[name]
+        if not node.introduced:
+            node.introduced = True
+            self.introduced(name)
+            self.world.start(node)
+
+    def change_members(self, name: str, rows: Sequence[Row], by: str, version: int = 0) -> None:
+        """An operator asks this node for these members: id, kind, priority and address of each."""
+        self._done("change_members", name, [list(row) for row in rows], by, version)
+        node = self.world.nodes[name]
+        wanted = tuple(Member(id_, MemberKind(kind), priority, address=at) for id_, kind, priority, at in rows)
+        self.world.give(node, ChangeMembers(wanted, by, node.clock.wall_ms(self.world.now), version))
+
+    def cancel_change(self, name: str, by: str) -> None:
+        """An operator asks this node to give up the change that is on its way."""
+        self._done("cancel_change", name, by)
+        self.world.give(self.world.nodes[name], CancelChange(by))
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

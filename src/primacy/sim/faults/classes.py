@@ -16,6 +16,7 @@ from primacy.election.model import Membership
 from primacy.settings.timing import Timing
 from primacy.sim.faults import aimed as fault_aimed
 from primacy.sim.faults import machine as fault_machine
+from primacy.sim.faults import members as fault_members
 from primacy.sim.faults import network as fault_network
 from primacy.sim.faults import people as fault_people
 from primacy.sim.faults import store as fault_store
@@ -28,8 +29,8 @@ Undo = Callable[[], None]
 LAYERED = ("loss", "repeat", "delay_min_ms", "delay_span_ms", "store_ms", "store_answer_lost", "store_fails")
 """Parts of the conditions that faults worsen."""
 
-SELDOM = {"extremes": 6}
-"""Holds between two faults of a class, at most, where they are not 15: this one needs several to find anything."""
+SELDOM = {"extremes": 6, "members": 5}
+"""Holds between two faults of a class, at most, where they are not 15: these need several to find anything."""
 
 
 class Change(NamedTuple):
@@ -47,6 +48,7 @@ class Faults:
         self.world = world
         self.acts = Acts(world)
         self.acts.listed = self._listed
+        self.acts.introduced = self._introduced
         self.chance = chance
         self.names = names
         self.unit_ms = unit_ms
@@ -65,6 +67,10 @@ class Faults:
         """Wall clocks stay within a fraction of a hold of each other; only then may a store lose commits (T1)."""
         self.stops_guards = 0.2
         """How often a guard is stopped while a new list makes its agent restart."""
+        self.spares: tuple[str, ...] = ()
+        """Machines that nobody has set up yet, and that an operator may add to the members."""
+        self.voters_least = 1
+        """How few voters an operator asks for."""
         self.drift = 0.0
         self.memory_left = 0
         """How many nodes may still lose their memory: the others must stay a majority."""
@@ -158,6 +164,13 @@ class Faults:
         self.names = names
         self.final = self.acts.lists[final]
 
+    def _introduced(self, name: str) -> None:
+        """It has the file that the others have by now."""
+        self.names = (*self.names, name)
+        if self.final is not None:
+            node = self.world.nodes[name]
+            node.membership, node.timing = self.final
+
     # --- choosing -----------------------------------------------------------------------------------------------------
 
     def some_node(self) -> Node:
@@ -196,6 +209,7 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "duplicate": fault_machine.duplicate,
     "relist": fault_people.relist,
     "operator": fault_people.operator,
+    "members": fault_members.members,
     "store-away": fault_store.store_away,
     "store-hangs": fault_store.store_hangs,
     "store-slow": fault_store.store_slow,
@@ -213,6 +227,9 @@ RENAMED = {"twin": "duplicate"}
 """By the name of before."""
 OUTSIDE = ("store-outside",)
 """Beyond the promise: no trial draws them; they come where they are asked for, and a violation is to be expected."""
+
+WITH_REGISTER = ("members",)
+"""Only for nodes that keep a register of members: drawn in all trials of those, and in no others."""
 
 _PROCESS = ("aimed", "crash-agent", "crash-node", "crash-between", "storm", "stall", "freeze", "clock", "operator")
 _NETWORK = ("partition", "link", "one-way", "chain", "bridge", "swizzle", "flap", "lossy", "lag", "hold-back")
@@ -236,6 +253,7 @@ def classes_of(strategy: str) -> tuple[str, ...]:
     return CLASSES_OF.get(strategy, CLASSES_OF["bully"])
 
 
-def named_of(strategy: str) -> tuple[str, ...]:
+def named_of(strategy: str, register: bool = False) -> tuple[str, ...]:
     """Those that can be asked for by name: beside the drawn ones, what is beyond the promise."""
-    return (*classes_of(strategy), *(OUTSIDE if strategy == "lease" else ()))
+    with_register = WITH_REGISTER if register and strategy == "raft" else ()
+    return (*classes_of(strategy), *with_register, *(OUTSIDE if strategy == "lease" else ()))

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from primacy.sim.model.history import history_lines
-from primacy.sim.model.settings import CLOCKS, LeaseSetting, RaftSetting
+from primacy.sim.model.settings import CLOCKS, NAMES, LeaseSetting, RaftSetting, RegisterSetting
 from primacy.sim.model.states import BoundedModel, Event, Next, State
 from primacy.sim.model.values import Packet, Setting
 from primacy.sim.model.world import ModelWorld
@@ -148,7 +148,8 @@ def led(model: BoundedModel, leader: int = 0) -> list[Next]:
     while not path[-1].wrong:
         state = path[-1].state
         works = numbers.nodes[state.nodes[leader]].works
-        if any(isinstance(numbers.items[item], Packet) for item in state.under_way) or any(work.ran for work in works):
+        said = [thing for thing in map(numbers.items.__getitem__, state.under_way) if isinstance(thing, Packet)]
+        if any(thing.message.origin.node == model.names[leader] for thing in said) or any(work.ran for work in works):
             all_asleep(False)
         if any(work.ran for work in works) and not path[-1].state.under_way:
             return path
@@ -211,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m primacy.sim.model.exhaustive", description="Walks over every order of events."
     )
     parser.add_argument("--strategy", choices=("raft", "lease"), default="raft")
+    parser.add_argument("--voters", type=int, default=0, help="raft with a register of so many voters; 0: without one")
     parser.add_argument("--clocks", choices=tuple(CLOCKS), default="equal")
     parser.add_argument("--begin", choices=tuple(BEGINNINGS), default="led")
     parser.add_argument("--states", type=int, default=100_000, help="stop after this many distinct states")
@@ -224,7 +226,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"--{name} {getattr(given, name)}: must be at least {least}")
     if given.complete > given.disturbances:
         parser.error(f"--complete {given.complete}: there are at most {given.disturbances} disturbances")
+    if given.voters and (given.strategy != "raft" or not 1 <= given.voters <= len(NAMES)):
+        parser.error(f"--voters {given.voters}: 1 to {len(NAMES)} voters, of raft")
     setting: Setting = RaftSetting(given.clocks) if given.strategy == "raft" else LeaseSetting(given.clocks)
+    if given.voters:
+        setting = RegisterSetting(given.voters, clocks=given.clocks)
     bounds = SearchBounds(given.states, given.disturbances, given.terms, given.span, given.begin)
     found = explore(setting, bounds)
     print("\n".join(report(given.strategy, given.clocks, bounds, found)))

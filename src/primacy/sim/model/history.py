@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from primacy.election import messages as m
-from primacy.election.inputs import GuardLost, Input, RunLock, StoreAnswered, WorkGone, WorkStarted
+from primacy.election.inputs import ChangeMembers, GuardLost, Input, RunLock, StoreAnswered, WorkGone, WorkStarted
 from primacy.election.store import Look, Place, Prune, ReleaseRow, Renew, Settle, StoreAnswer, StoreRequest, Take
 from primacy.sim.model.states import BoundedModel, Event
 from primacy.sim.model.values import Ask, FreeRow, Item, Packet, Spawn, Word
@@ -28,7 +28,7 @@ def history_lines(model: BoundedModel, history: tuple[Event, ...]) -> list[str]:
 
 DISTURBANCES = (
     *("hold", "repeat", "refuse", "crash", "asleep", "guard", "step down", "cut"),
-    *("fail over", "dump", "rows removed"),
+    *("fail over", "dump", "rows removed", "request", "forget"),
 )
 
 
@@ -66,6 +66,12 @@ def sentence(model: BoundedModel, event: Event) -> str:
             return f"{names[i]}'s work of term {term} is gone"
         case ("step down", i):
             return f"{names[i]} is asked to step down"
+        case ("request", i, which):
+            return f"{names[i]} is asked for {_request(model.requests[which])}"
+        case ("power", i):
+            return f"{names[i]} loses power"
+        case ("forget", i):
+            return f"{names[i]}'s agent is killed and its memory is lost"
         case ("cut", which):
             return str(which)
         case ("mend",):
@@ -77,6 +83,12 @@ def sentence(model: BoundedModel, event: Event) -> str:
         case ("rows removed", _):
             return "all rows are removed by hand"
     return str(event[0])
+
+
+def _request(given: Input) -> str:
+    if isinstance(given, ChangeMembers):
+        return f"the members {', '.join(member.id for member in given.members)}"
+    return "the end of the change of members"
 
 
 def arrival(names: tuple[str, ...], item: Item) -> str:

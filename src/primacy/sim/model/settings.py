@@ -1,12 +1,15 @@
-"""What the bounded model is made of: tiny times, steady chance, and three nodes of one strategy or the other."""
+"""What the bounded model is made of: tiny times, steady chance, and a few nodes of one strategy or the other."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from random import Random
 
+from primacy.election.effects import Effect
+from primacy.election.inputs import CancelChange, ChangeMembers, Input
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
-from primacy.election.model import Ballot, ListRecord, Membership, Seat, Strategy
-from primacy.election.raft.strategy import RaftStrategy
+from primacy.election.model import Ballot, ListRecord, Member, Membership, MembersId, Register, Seat, Strategy
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
 from primacy.sim.world.store import SimStore
 
@@ -16,12 +19,16 @@ EQUAL = Timing(
 """The smallest times that keep every relation of the rules, for clocks that run alike."""
 DRIFTING = EQUAL._replace(promise_ms=14, drift_ppm=333_333)
 """The same for clocks of which one runs twice as fast as the other: the drift ratio is 2."""
+TIMELESS = Timing(
+    heartbeat_ms=0, term_at_ms=10, kill_at_ms=11, deadman_at_ms=12, hold_ms=13, promise_ms=0, spread_ms=0, drift_ppm=0
+)
+"""For clocks that stand still: nothing is waited for, so that nothing rests on time; and no work ever starts."""
 CLOCKS: dict[str, tuple[Timing, tuple[int, ...]]] = {
     "equal": (EQUAL, (1, 1, 1)),
     "drifting": (DRIFTING, (2, 1, 1)),
 }
 """Times, and units per millisecond of each node's clock. When they drift, the first leader is the slow one."""
-SHARES = (0.4, 0.0, 0.7)
+SHARES = (0.4, 0.0, 0.7, 0.4, 0.0)
 """Each node's constant chance: they stand 1, 0 and 2 ms after their promise has run out."""
 NAMES = ("a", "b", "c")
 HISTORY_MAX = 2
@@ -47,6 +54,7 @@ class RaftSetting:
 
     names: tuple[str, ...] = NAMES
     phases: tuple[int, ...] = (0, 0, 0)
+    requests: tuple[Input, ...] = ()
 
     def __init__(self, clocks: str = "equal", machine: type[RaftStrategy] = RaftStrategy) -> None:
         self.timing, self.periods = CLOCKS[clocks]
@@ -57,9 +65,59 @@ class RaftSetting:
         seat = Seat(self.names[index], boot, Membership.of(self.names, "list"), Steady(SHARES[index]))
         return self.machine(seat, self.timing, ballot)
 
-    def first_ballot(self) -> Ballot | None:
+    def first_ballot(self, index: int) -> Ballot | None:  # noqa: ARG002
         record = ListRecord("list", self.names, confirmed=True)
         return Ballot(1_000, 0, "", self.timing.hold_ms, 1_000, 0, (record,))
+
+    def first_store(self) -> SimStore | None:
+        return None
+
+
+def without_pre_vote(machine: type[RaftStrategy]) -> type[RaftStrategy]:
+    """The same machine, whose candidates ask for votes at once. That must be as safe (Q9), and has fewer states."""
+
+    class AtOnce(machine.campaigning_class):  # type: ignore[name-defined, misc]
+        def ask_votes(self, now_ms: int, term: int, *, pre: bool) -> list[Effect]:  # noqa: ARG002
+            return list(super().ask_votes(now_ms, term, pre=False))
+
+    return type(machine.__name__, (machine,), {"campaigning_class": AtOnce})
+
+
+class RegisterSetting:
+    """Nodes of which the first few are the voters of a register; the others are blank and know of all (rules R).
+
+    An operator may ask a leader for every set of voters, and cancel; a memory may be lost.
+    """
+
+    def __init__(
+        self,
+        voters: int = 3,
+        *,
+        nodes: int = 3,
+        clocks: str = "equal",
+        machine: type[RaftStrategy] = RaftStrategy,
+        pre_vote: bool = True,
+    ) -> None:
+        self.names = (*NAMES, "d", "e")[:nodes]
+        self.voters = self.names[:voters]
+        self.phases: tuple[int, ...] = (0,) * nodes
+        self.timing, self.periods = (TIMELESS, (1,) * nodes) if clocks == "none" else CLOCKS[clocks]
+        self.span = self.timing.wait_ms + 4
+        self.machine = machine if pre_vote else without_pre_vote(machine)
+        wanted = [chosen for count in range(1, nodes + 1) for chosen in combinations(self.names, count)]
+        changes = tuple(ChangeMembers(tuple(Member(name) for name in chosen), "operator") for chosen in wanted)
+        self.requests: tuple[Input, ...] = (*changes, CancelChange("operator"))
+
+    def make(self, index: int, boot: int, ballot: Ballot | None) -> Strategy:
+        seat = Seat(self.names[index], boot, Membership.of(self.names, "times"), Steady(SHARES[index]))
+        return self.machine(seat, self.timing, ballot, RaftOptions(register=True))
+
+    def first_ballot(self, index: int) -> Ballot | None:
+        if self.names[index] not in self.voters:
+            return None
+        record = ListRecord("times", self.voters, confirmed=True)
+        register = Register(MembersId(0, 1), tuple(Member(name) for name in self.voters))
+        return Ballot(1_000, 0, "", self.timing.hold_ms, 1_000, 0, (record,), register=register)
 
     def first_store(self) -> SimStore | None:
         return None
@@ -70,6 +128,7 @@ class LeaseSetting:
 
     names: tuple[str, ...] = NAMES
     phases: tuple[int, ...] = (0, 0, 0)
+    requests: tuple[Input, ...] = ()
     options = LeaseOptions("main", look_every_ms=4, answer_ms=4)
     store = SimStore
 
@@ -84,7 +143,7 @@ class LeaseSetting:
         known = 0 if ballot is None else ballot.token_max
         return self.machine(seat, self.timing, self.options._replace(token_max=known))
 
-    def first_ballot(self) -> Ballot | None:
+    def first_ballot(self, index: int) -> Ballot | None:  # noqa: ARG002
         return None
 
     def first_store(self) -> SimStore | None:

@@ -10,7 +10,9 @@ from enum import Enum
 from random import Random
 from typing import Any, TypeVar
 
-PARTS = frozenset({"leading", "releasing", "following", "campaigning", "remembering", "meeting"})
+PARTS = frozenset(
+    {"leading", "releasing", "following", "campaigning", "remembering", "meeting", "telling", "changing", "admitting"}
+)
 """Parts of a machine that keep nothing of their own: all that they know is its `state`."""
 FIXED = PARTS | {"seat", "timing", "options"}
 """Fields of a machine that never change, wherever they stand."""

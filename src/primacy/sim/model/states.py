@@ -7,10 +7,10 @@ What happens at different places at the same moment has no order that anybody co
 
 A disturbance is counted: a message is held back (for ever: it is lost) or repeated; an agent, or its whole machine, is
 killed between any two effects of a step; a disk refuses to save; an agent is stopped just before it hears something; a
-guard is killed; a node's ears, its mouth or both are cut, or one link; a leader is asked to step down; a request to the
-store fails; another server takes over, with or without the last commit; a dump of a commit or two ago is read into the
-running server; the rows are removed by hand. To be overtaken within one moment by the answer
-to another message is to be held back, too.
+guard is killed; a node's ears, its mouth or both are cut, or one link; a leader is asked to step down, for other
+members, or to cancel that; a memory is lost; a request to the store fails; another server takes over, with or without
+the last commit; a dump of a commit or two ago is read into the running server; the rows are removed by hand. To be
+overtaken within one moment by the answer to another message is to be held back, too.
 """
 
 from __future__ import annotations
@@ -100,10 +100,11 @@ class BoundedModel:
         """The last moment that is looked at."""
         store = setting.first_store()
         self.stored = store is not None
+        self.requests = setting.requests
         self.partitions = partitions(setting.names, self.stored)
         self.ledgers: list[Ledger] = []
         self._ledger_ids: dict[Ledger, int] = {}
-        nodes = tuple(self.numbers.node(Node(i, DOWN, 0, setting.first_ballot())) for i in self.world.everybody)
+        nodes = tuple(self.numbers.node(Node(i, DOWN, 0, setting.first_ballot(i))) for i in self.world.everybody)
         store_number = self.numbers.store(store) if store is not None else DOWN
         first = State(0, nodes, (), (), (), 0, self._ledger_number(Ledger()), store_number)
         for i in self.world.everybody:
@@ -245,6 +246,12 @@ class BoundedModel:
             node = self.numbers.nodes[number]
             if self.numbers.leads[node.machine]:
                 yield self.after(state, i, world.once(world.step_down, number, state.now), ("step down", i))
+                for which, given in enumerate(self.requests):
+                    move = world.once(world.request, number, state.now, given)
+                    if move.after != number:
+                        yield self.after(state, i, move, ("request", i, which))
+            if self.requests and node.ballot is not None:
+                yield self.after(state, i, world.once(world.forget, number, state.now), ("forget", i))
             for work in node.works:
                 if work.phase is not Phase.SPAWNING and not work.lost:
                     move = world.once(world.lose_guard, number, state.now, work.term)
@@ -274,7 +281,7 @@ class BoundedModel:
                 under_way, coming = self._sent(nodes, under_way, coming, item)
         wrong = ""
         if move.facts:
-            ledger, wrong = self._judge(state.nodes, ledger, move.facts)
+            ledger, wrong = self.judge(state.nodes, ledger, move.facts)
         if coming and self.place(now, nodes, under_way) == NOWHERE:
             under_way, coming = tuple(sorted(under_way + coming)), ()
         return Next(event, State(now, nodes, under_way, coming, held, cut, ledger, store), wrong)
@@ -322,7 +329,7 @@ class BoundedModel:
             self.ledgers.append(ledger)
         return number
 
-    def _judge(self, nodes: tuple[int, ...], number: int, facts: tuple[Fact, ...]) -> tuple[int, str]:
+    def judge(self, nodes: tuple[int, ...], number: int, facts: tuple[Fact, ...]) -> tuple[int, str]:
         ledger, found = self.ledgers[number], []
         for fact in facts:
             match fact:
@@ -339,6 +346,8 @@ class BoundedModel:
                         both = " and for ".join(self.names[other] for other in sorted(voted))
                         found.append(f"I3: {self.names[i]} voted for {both} in term {term}")
                     ledger = ledger._replace(votes=tuple(sorted({*ledger.votes, (term, i, candidate)})))
+                case ("forgot", i):  # what it voted may be of a register that elects nobody any more (R8, R9)
+                    ledger = ledger._replace(votes=tuple(vote for vote in ledger.votes if vote[1] != i))
                 case ("bad", sentence):
                     found.append(f"I7: {sentence}")
         return self._ledger_number(ledger), "; ".join(found)

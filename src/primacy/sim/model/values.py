@@ -110,7 +110,8 @@ class FreeRow(NamedTuple):
 
 Item = Packet | Word | Spawn | Ask | FreeRow
 Fact = tuple[Any, ...]
-"""("work", node, token, time left), ("elected", node, term), ("vote", node, term, candidate) or ("bad", sentence)."""
+"""("work", node, token, time left), ("elected", node, term), ("vote", node, term, candidate), ("forgot", node) or
+("bad", sentence)."""
 
 
 class Move(NamedTuple):
@@ -135,12 +136,15 @@ class Setting(Protocol):
     span: int
     """Units of time in which a successor's work can run, and a little more."""
 
+    requests: tuple[Input, ...]
+    """What an operator may ask a leader for, where there is a register of members."""
+
     def make(self, index: int, boot: int, ballot: Ballot | None) -> Strategy:
         """A machine for this node, at a start."""
         ...
 
-    def first_ballot(self) -> Ballot | None:
-        """What is on each disk at the beginning."""
+    def first_ballot(self, index: int) -> Ballot | None:
+        """What is on the disk of this node at the beginning."""
         ...
 
     def first_store(self) -> SimStore | None:

@@ -36,7 +36,7 @@ from primacy.election.inputs import (
     WorkStarted,
 )
 from primacy.election.messages import Ack, Heartbeat, Message, Release, VoteReply, VoteRequest
-from primacy.election.model import Leadership, Strategy
+from primacy.election.model import Ballot, Leadership, Strategy
 from primacy.election.store import StoreAnswer, holder_id
 from primacy.sim.model.snapshot import fork
 from primacy.sim.model.values import (
@@ -116,6 +116,22 @@ class ModelWorld:
     def step_down(self, number: int, now: int) -> Move:
         """An operator asks for it."""
         return self._tell(self.numbers.nodes[number], now, StepDown(), WHOLE, False)
+
+    def request(self, number: int, now: int, given: Input) -> Move:
+        """An operator asks for other members, or cancels a change of them."""
+        return self._tell(self.numbers.nodes[number], now, given, WHOLE, False)
+
+    def forget(self, number: int, now: int) -> Move:
+        """The agent is killed and its ballot is gone; its guard stops the work."""
+        doing = Doing(self, self.numbers.nodes[number], now)
+        doing.crash(power=False)
+        return Move(self.numbers.node(doing.node._replace(ballot=None)), (), (("forgot", doing.node.who),))
+
+    def lose_power(self, number: int, now: int) -> Move:
+        """The whole machine is off; its disk has what it confirmed."""
+        doing = Doing(self, self.numbers.nodes[number], now)
+        doing.crash(power=True)
+        return Move(self.numbers.node(doing.node))
 
     def pass_time(self, number: int, now: int) -> Move:
         """A unit of time has passed: the guards look at their points, and machines may have become equal."""
@@ -284,6 +300,7 @@ class Doing:
                 before = self.node.ballot
                 if before is not None and ballot.term < before.term:
                     self.facts.append(("bad", f"{self.name} saved term {ballot.term} over term {before.term}"))
+                self._check_register(before, ballot)
                 self.node = self.node._replace(ballot=ballot)
             case Send(to, message):
                 self._check_order(to, message)
@@ -303,6 +320,11 @@ class Doing:
 
     def _check_order(self, to: str, message: Message) -> None:
         """What a vote, an ack or a heartbeat relies on stands on the disk before it leaves (I7)."""
+        named = message.origin.members
+        if named != (0, 0):
+            ballot = self.node.ballot
+            if ballot is None or ballot.register is None or ballot.register.id < named:
+                self.facts.append(("bad", f"{self.name} named the members {named} before they were durable"))
         if isinstance(message, Ack | Heartbeat):
             if self.node.ballot is None or self.node.ballot.term < message.term:
                 kind = type(message).__name__.lower()
@@ -311,6 +333,12 @@ class Doing:
             self._check_vote(message.asked, to)
         elif isinstance(message, VoteRequest) and not message.pre:
             self._check_vote(message.term, self.name)
+
+    def _check_register(self, before: Ballot | None, ballot: Ballot) -> None:
+        """A register is never exchanged for an older one (I9)."""
+        was, now = before.register if before is not None else None, ballot.register
+        if was is not None and now is not None and now.id < was.id:
+            self.facts.append(("bad", f"{self.name} saved the members {now.id} over {was.id}"))
 
     def _check_vote(self, term: int, candidate: str) -> None:
         """Whoever says that it voted, for another or by standing itself, has it on its disk."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from primacy.sim.checkers import Violation
 from primacy.sim.trials.bounds import Bounds, OutOfTime, bounded
+from primacy.sim.trials.members import trial_of
 from primacy.sim.trials.summary import Summary, Tally
 from primacy.sim.trials.trial import Outcome, Plan, Trial
 from primacy.sim.trials.workers import Workers
@@ -40,7 +41,7 @@ def _within(plan: Plan, seed: int, bounds: Bounds, run_trial: RunTrial | None) -
         with bounded(bounds):
             if run_trial is not None:
                 return run_trial(plan, seed)
-            trial = Trial(plan, seed)
+            trial = trial_of(plan, seed)
             return trial.run()
     except OutOfTime:
         rule, sentence = "E2", f"it took more than {bounds.cpu_s:g} s of the processor: a step does not end"

@@ -114,6 +114,8 @@ def command(plan: Plan, seed: int, config: str = "") -> str:
         said.append(f"--strategy {plan.strategy} --nodes {plan.nodes}")
         if plan.profile != default.profile:
             said.append(f"--profile {plan.profile}")
+    if plan.register:
+        said.append("--members")
     if plan.minutes != default.minutes:
         said.append(f"--minutes {plan.minutes!r}")
     if plan.drift != default.drift:

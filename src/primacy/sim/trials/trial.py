@@ -58,6 +58,8 @@ class Plan:
     """Share of the starts that are kept back on purpose, for up to five holds (G8): manual mode, a fence command."""
     members: tuple[Member, ...] = ()
     """The nodes of a user's file, with their kinds and priorities, instead of n1, n2, ..."""
+    register: bool = False
+    """Raft nodes keep a register of members (rules R), and an operator changes it: `MembersTrial`."""
     beyond: tuple[str, ...] = ()
     """Limits of what is promised that this trial goes beyond, of `BEYOND`: a violation in it may be one that physics
     makes, and a test that lifts one says what it expects."""
@@ -107,7 +109,7 @@ class Trial:
         self.names = tuple(sorted(member.id for member in self.members))
         self.first_start = self._draw_first_start() if plan.strategy == "raft" else ""
         store = self._draw_store() if plan.strategy == "lease" else None
-        self.world = self._make_world(build or self.entry.build(self.first_start == "auto"), store)
+        self.world = self._make_world(build or self._build(), store)
         self.unit_ms = unit_ms(self.timing)
         self.faults = Faults(self.world, Random(f"faults/{seed}"), self.names, self.unit_ms)
         self.work = WorkChecker(self._violated if self.entry.holds else _ignore)
@@ -148,6 +150,9 @@ class Trial:
     def _draw_first_start(self) -> str:
         return self.chance.choice(("formed", "formed", "auto", "init"))
 
+    def _build(self) -> Build:
+        return self.entry.build(self.first_start == "auto")
+
     def _make_world(self, build: Build, store: SimStore | None) -> World:
         return World(f"world/{self.seed}", build, store)
 
@@ -156,8 +161,7 @@ class Trial:
         self.faults.drift = self.plan.drift
         self.faults.walls_agree = self.chance.random() < 0.5
         self.faults.memory_left = len(self.names) if "forgetful" in self.plan.beyond else (len(self.names) - 1) // 2
-        membership = Membership.of(self.members, "list-1")
-        self._first_list = membership
+        membership = self._first_list = self._first_membership()
         change = self.faults.change = self._draw_change() if self.plan.strategy == "raft" else None
         if change is not None and len(change.membership.voters) < 2 and "lone" not in self.plan.beyond:
             # a list of one node without memory knows of nobody whom it could ask: outside of any rule (docs/faults.md)
@@ -185,6 +189,9 @@ class Trial:
             said = [self.chance.choice(self.names) for _ in range(self.chance.choice((1, 1, 2)))]
             for name in said:
                 self.world.after(self.chance.uniform(60, self.unit_ms), partial(self.faults.acts.tell, name, "init"))
+
+    def _first_membership(self) -> Membership:
+        return Membership.of(self.members, "list-1")
 
     def _form(self, node: Node) -> None:
         """As if it had been in this cluster before the trial began."""
@@ -452,9 +459,12 @@ class Trial:
     def _needless(self, fact: Fact) -> None:
         """Counted; and judged where nothing at all is wrong: after the calm, and in trials without faults (P5)."""
         self.outcome.needless += 1
-        if self.liveness.calm_ms is not None or not self.outcome.classes:
+        if self.liveness.calm_ms is not None or self._is_without_faults():
             sentence = f"{fact.node}: {fact.text} ({fact.subject or fact.node}), although nothing is wrong"
             self._violated(Violation(fact.at_ms, "P5", sentence))
+
+    def _is_without_faults(self) -> bool:
+        return not self.outcome.classes
 
     def _is_quiet_for(self, node: str) -> bool:
         """No fault is active or was lately, and the node is not one that stays broken: nothing excuses a loss now.

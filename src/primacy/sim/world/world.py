@@ -25,7 +25,7 @@ from primacy.sim.facts import Fact, Kind
 from primacy.sim.world.clock import Clock
 from primacy.sim.world.guard import Guard
 from primacy.sim.world.node import Node
-from primacy.sim.world.order import check_order, check_term
+from primacy.sim.world.order import NO_MEMBERS, check_members, check_order, check_term, tell_register
 from primacy.sim.world.plain import PlainWork
 from primacy.sim.world.store import SimStore
 from primacy.sim.world.store_way import StoreWay
@@ -336,6 +336,8 @@ class World:
                 message = effect.message
                 if type(message) is Ack:
                     check_term(self, node, message)
+                    if message.origin.members != NO_MEMBERS:
+                        check_members(self, node, message)
                     self.send(node, effect.to, message)
                     return
         for place, effect in enumerate(effects):
@@ -356,6 +358,8 @@ class World:
                 if not node.disk.save(effect.ballot):
                     self.give(node, PersistFailed("the disk is full"))
                     break
+                if effect.ballot.register is not None:
+                    tell_register(self, node, before, effect.ballot)
                 if node.disk.slow_ms:
                     self._wait_for_disk(node, effects[place + 1 :])
                     break

@@ -1,0 +1,119 @@
+"""The proof of the register of members: many trials, walks without clocks, and scopes that are known whole.
+
+    python -m tests.support.proof_members [--trials 20000] [--walks 60000]
+
+Takes some hours on two cores and prints a summary that belongs into a release's notes. Exit 1 if anything was violated,
+if a scope was not complete, or if a planted defect was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+from primacy.sim.model.settings import RegisterSetting
+from primacy.sim.model.untimed import UntimedBounds, UntimedSearch, report
+from primacy.sim.model.walks import walk_many
+from primacy.sim.trials.batch import run_batch
+from primacy.sim.trials.trial import Plan
+from tests.support.mutants_members import MUTANTS, SELDOM, caught_seeds
+
+FIRST_SEED = 10_000
+"""Other seeds than those of `make test`."""
+SHARES = {("lab", 3): 0.35, ("lab", 5): 0.25, ("lab", 2): 0.1, ("lab", 4): 0.1, ("lab", 1): 0.1, ("lan", 3): 0.1}
+WALKS = ((4, 3), (4, 4), (5, 5), (5, 3), (3, 1), (3, 2))
+SCOPES = (
+    (1, 2, UntimedBounds(20_000_000, wakes=5, terms=1, changes=2)),
+    (1, 2, UntimedBounds(20_000_000, wakes=4, terms=2, losses=1)),
+    (2, 2, UntimedBounds(20_000_000, wakes=5, terms=2, changes=2)),
+    (2, 2, UntimedBounds(20_000_000, wakes=3, terms=2, losses=1)),
+    (2, 3, UntimedBounds(20_000_000, wakes=4, terms=1)),
+    (3, 3, UntimedBounds(20_000_000, wakes=3, terms=1)),
+)
+"""Voters at first, nodes, bounds: each must end by itself."""
+MUTANT_SEEDS = 3_000
+SELDOM_SEEDS = 20_000
+JOBS = 2
+
+
+def trials(count: int) -> bool:
+    clean = True
+    for (profile, nodes), share in SHARES.items():
+        plan = Plan("raft", nodes, profile, 1.0 if profile == "lab" else 2.0, register=True)
+        told = run_batch(plan, range(FIRST_SEED, FIRST_SEED + round(count * share)), JOBS).as_dict()
+        rare = told["rare"]
+        print(
+            f"{nodes} nodes, {profile}: {told['seeds']} trials, {told['elections']} elections, "
+            f"{rare.get('registers written', 0)} registers written, {rare.get('change of members done', 0)} changes "
+            f"done, {rare.get('node admitted', 0)} admitted, violations {told['violations']}",
+            flush=True,
+        )
+        for found in told["violation_list"][:5]:
+            print(f"    {found}", flush=True)
+        clean = clean and not told["violations"]
+    return clean
+
+
+def walks(count: int) -> bool:
+    clean = True
+    for nodes, voters in WALKS:
+        setting = RegisterSetting(voters, nodes=nodes, clocks="none", pre_vote=False)
+        found = walk_many(setting, range(FIRST_SEED, FIRST_SEED + count // len(WALKS)))
+        seen = found.seen
+        print(
+            f"{nodes} nodes, {voters} voters at first: {found.walks} walks in {found.seconds:.0f} s, "
+            f"{seen['elected']} elections, {seen['members-done']} changes done, {seen['memories lost']} memories lost "
+            f"{f'seed {found.seed}: {found.wrong}' if found.wrong else ''}",
+            flush=True,
+        )
+        clean = clean and not found.wrong
+    return clean
+
+
+def scopes() -> bool:
+    """All orders of a few events without clocks, and the bounded model with clocks."""
+    clean = True
+    for voters, nodes, bounds in SCOPES:
+        setting = RegisterSetting(voters, nodes=nodes, clocks="none", pre_vote=False)
+        found = UntimedSearch(setting, bounds).go()
+        print("\n".join(report(setting, bounds, found)), flush=True)
+        clean = clean and found.complete and not found.wrong
+    for voters in (1, 2, 3):
+        options = [f"--voters={voters}", "--states=20000000", "--disturbances=1", "--complete=1"]
+        search = [sys.executable, "-m", "primacy.sim.model.exhaustive", *options]
+        clean = not subprocess.run(search, check=False).returncode and clean
+    return clean
+
+
+def mutants() -> bool:
+    missed = 0
+    for mutant in MUTANTS:
+        found = caught_seeds(mutant, range(FIRST_SEED, FIRST_SEED + MUTANT_SEEDS), 1)
+        print(f"mutant {mutant.key:30} {'caught' if found else 'MISSED'} {found}", flush=True)
+        missed += not found
+    for mutant in SELDOM:
+        found = caught_seeds(mutant, range(FIRST_SEED, FIRST_SEED + SELDOM_SEEDS), 1)
+        print(f"mutant {mutant.key:30} {'caught' if found else 'not found by walks'} {found}", flush=True)
+    return not missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trials", type=int, default=20_000)
+    parser.add_argument("--walks", type=int, default=60_000)
+    given = parser.parse_args()
+    began = time.monotonic()
+    results = {
+        "trials": trials(given.trials),
+        "walks": walks(given.walks),
+        "scopes": scopes(),
+        "mutants": mutants(),
+    }
+    print(f"proof of the register of members: {results}, {time.monotonic() - began:.0f} s")
+    return 0 if all(results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
