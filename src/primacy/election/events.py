@@ -61,6 +61,13 @@ class Code(StrEnum):
     NEW_NAME = "new-name"
     EARLIER_GONE = "earlier-gone"
     FAILSAFE = "failsafe"
+    # the register of members
+    MEMBERS_CHANGED = "members-changed"
+    MEMBERS_REFUSED = "members-refused"
+    MEMBERS_TAKEN_BACK = "members-taken-back"
+    MEMBERS_DONE = "members-done"
+    ADMITTED = "admitted"
+    NOT_A_MEMBER = "not-a-member"
     # rare situations, counted by the simulator
     START_DELAY = "start-delay"
     PROMISE_REFUSED = "promise-refused"
@@ -139,6 +146,12 @@ SAYS: dict[str, str] = {
     Code.EARLIER_GONE: "know{s} by the free run lock that the work of {whom}, which stands in the row, is gone",
     Code.FAILSAFE: "keep{s} its work going without the store, for all nodes of the list agree",
     Code.NEW_NAME: "find{s} no row of this name in the store and cannot know whether there was one: waits {value} ms",
+    Code.MEMBERS_CHANGED: "{has} the members {whom}",
+    Code.MEMBERS_REFUSED: "refuse{s} to change the members",
+    Code.MEMBERS_TAKEN_BACK: "take{s} a change of the members back, with {whom}",
+    Code.MEMBERS_DONE: "{has} changed the members, as was asked for, to {whom}",
+    Code.ADMITTED: "{is} admitted by {whom}",
+    Code.NOT_A_MEMBER: "{is} not among the members",
     Code.START_DELAY: "must wait {value} ms before the work may start",
     Code.PROMISE_REFUSED: "refuse{s} {whom} its vote: the promise lasts {value} ms more",
     Code.RELEASE_APPLIED: "take{s} the release by {whom}",

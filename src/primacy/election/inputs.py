@@ -5,10 +5,13 @@ Times are never in an input but for `wall_ms`, which is display time and may onl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from primacy.election.messages import Message
 from primacy.election.store import StoreAnswer
+
+if TYPE_CHECKING:  # model names the inputs in the port's signature
+    from primacy.election.model import Member
 
 
 class Started(NamedTuple):
@@ -124,6 +127,28 @@ class Rejoin(NamedTuple):
     without: tuple[str, ...] = ()
 
 
+class ChangeMembers(NamedTuple):
+    """An operator asks for this membership, the whole of it (R6). Only a leader takes it (`why_not`)."""
+
+    members: tuple[Member, ...]
+    by: str = ""
+    wall_ms: int = 0
+    version: int = 0
+    """Refused if the register has another version by now; 0 for whatever it has."""
+
+
+class CancelChange(NamedTuple):
+    """An operator gives up the change that is on its way."""
+
+    by: str = ""
+
+
+class ForceMembers(NamedTuple):
+    """An operator vouches that these members are gone for good, where no leader can be elected any more (R14)."""
+
+    without: tuple[str, ...]
+
+
 class MembersChanged(NamedTuple):
     """The list of a cluster that grows by joining has changed (bully, ring)."""
 
@@ -166,6 +191,9 @@ Input = (
     | Shutdown
     | Init
     | Rejoin
+    | ChangeMembers
+    | CancelChange
+    | ForceMembers
     | MembersChanged
     | StoreAnswered
     | StoreNews

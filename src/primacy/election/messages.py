@@ -7,17 +7,23 @@ reordered.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:  # model names effects, which carry messages
+    from primacy.election.model import Register
 
 
 class Origin(NamedTuple):
-    """Who says it: node, its count of starts, its random number of this start, its list, its token base."""
+    """Who says it: node, its count of starts, its random number of this start, its list, its token base, and which
+    register of members it has."""
 
     node: str
     incarnation: int = 0
     boot: int = 0
     config: str = ""
     base: int = 0
+    members: tuple[int, int] = (0, 0)
+    """Term and version of the register of members that is durable with the sender (R1); (0, 0) for none."""
 
 
 # --- raft: electing and holding ---------------------------------------------------------------------------------------
@@ -118,6 +124,8 @@ class Report(NamedTuple):
     """The highest incarnation that the reporter heard of the asker."""
     gave_way: bool = False
     """It has no memory because it gave up a first ballot that was never used: it never voted in this cluster."""
+    register: Register | None = None
+    """The members that the reporter knows of (R9); None without memory, or without a register."""
 
 
 class FirstBallot(NamedTuple):
@@ -145,6 +153,37 @@ class Stale(NamedTuple):
     origin: Origin
     echo: int
     incarnation_seen: int
+
+
+# --- raft: the register of members ------------------------------------------------------------------------------------
+
+
+class MembersTold(NamedTuple):
+    """The whole register, to a node that showed an older id, and to one that it no longer names (R1, R10)."""
+
+    origin: Origin
+    register: Register
+
+
+class MembersTaken(NamedTuple):
+    """The register that the origin names is durable here, where no ack would show it; or it is older than that of a
+    heartbeat, which therefore was not acked."""
+
+    origin: Origin
+
+
+class Admission(NamedTuple):
+    """The answer to the question of a node without memory that the leader's register names as observer (R8)."""
+
+    origin: Origin
+    echo: int
+    """The asker's boot."""
+    term: int
+    register: Register
+    hold_max_ms: int
+    token_max: int
+    seen: tuple[tuple[str, int, int], ...] = ()
+    """The highest incarnation heard of each node, and the boot that spoke with it (Q10)."""
 
 
 # --- bully and ring ---------------------------------------------------------------------------------------------------
@@ -280,6 +319,9 @@ Message = (
     | FirstBallot
     | FirstBallotTaken
     | Stale
+    | MembersTold
+    | MembersTaken
+    | Admission
     | Election
     | Okay
     | Unable

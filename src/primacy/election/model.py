@@ -45,6 +45,8 @@ class Member(NamedTuple):
     priority: int = 0
     started_ms: int = 0
     """Wall time of its start, for `rank: started` only."""
+    address: str = ""
+    """Where it is found, for members of a register; empty: where the file says."""
 
 
 class Membership(NamedTuple):
@@ -78,6 +80,60 @@ class Membership(NamedTuple):
 
     def get(self, node: str) -> Member | None:
         return next((m for m in self.members if m.id == node), None)
+
+
+class MembersId(NamedTuple):
+    """Which register of members: the newer of two is the larger (R1)."""
+
+    term: int
+    """Of the leader that wrote it; 0 for the first."""
+    version: int
+    """Counts the changes, from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.term}.{self.version}"
+
+
+class Goal(NamedTuple):
+    """The whole membership that somebody asked for, until a leader has reached it or it was cancelled (R6)."""
+
+    members: tuple[Member, ...]
+    by: str
+    wall_ms: int
+    """When it was asked for, for people."""
+
+
+class Register(NamedTuple):
+    """Who belongs, as the nodes agreed while they run (rules R). Durable in the ballot."""
+
+    id: MembersId
+    members: tuple[Member, ...]
+    """Sorted by id."""
+    prior: tuple[Member, ...] = ()
+    """While a change of voters is on its way, the voters and witnesses before it (R6)."""
+    goal: Goal | None = None
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """Who votes and acks: all but observers (R2)."""
+        return tuple(m.id for m in self.members if m.kind is not Kind.OBSERVER)
+
+    @property
+    def halves(self) -> tuple[tuple[str, ...], ...]:
+        """A quorum is a majority of each (R2): of the voters, and of those before while a change is on its way."""
+        return (self.voters, tuple(m.id for m in self.prior)) if self.prior else (self.voters,)
+
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """Members and those before, each once, sorted."""
+        return tuple(sorted({m.id for m in (*self.members, *self.prior)}))
+
+    def get(self, node: str) -> Member | None:
+        return next((m for m in self.members if m.id == node), None)
+
+    def named(self, node: str) -> bool:
+        """It is a member, or was a voter before the change that is on its way."""
+        return any(m.id == node for m in (*self.members, *self.prior))
 
 
 class ListRecord(NamedTuple):
@@ -115,6 +171,9 @@ class Ballot(NamedTuple):
     """The highest incarnation heard of each other node, and the boot that spoke with it (Q10)."""
     void: bool = False
     """It counts as no memory (Q10, M2): it turned out to be an old copy, or it only tells who was listed (M3)."""
+    register: Register | None = None
+    """The members (rules R), where nodes run with a register. Then no hash tells the members, and `lists` is about
+    changed times only (M1)."""
 
     @property
     def is_mark(self) -> bool:
@@ -157,6 +216,10 @@ class View(NamedTuple):
     """Nodes heard from recently, itself included."""
     waits_for: str
     """One sentence: what it waits for and the next command, or empty."""
+    members: MembersId | None = None
+    """Which register of members this node has; None without one."""
+    change: str = ""
+    """What a change of members waits for, in one sentence; empty if none is on its way."""
 
 
 class Seat(NamedTuple):

@@ -17,7 +17,7 @@ import json
 import os
 from typing import Any, NamedTuple, Protocol
 
-from primacy.election.model import TOKEN_MAX, Ballot, ListRecord
+from primacy.election.model import TOKEN_MAX, Ballot, Goal, Kind, ListRecord, Member, MembersId, Register
 from primacy.node.folder import Folder
 
 NAME = "ballot"
@@ -148,7 +148,21 @@ def _sum(body: bytes) -> str:
 def _plain(ballot: Ballot) -> dict[str, Any]:
     plain: dict[str, Any] = ballot._asdict()
     plain["lists"] = [record._asdict() for record in ballot.lists]
+    if ballot.register is None:
+        del plain["register"]
+    else:
+        plain["register"] = _plain_register(ballot.register)
     return plain
+
+
+def _plain_register(register: Register) -> dict[str, Any]:
+    goal = register.goal
+    return {
+        "id": register.id._asdict(),
+        "members": [member._asdict() for member in register.members],
+        "prior": [member._asdict() for member in register.prior],
+        "goal": goal and {**goal._asdict(), "members": [member._asdict() for member in goal.members]},
+    }
 
 
 def _ballot(plain: Any) -> Ballot:
@@ -169,7 +183,44 @@ def _ballot(plain: Any) -> Ballot:
     for name in ("changed", "void"):
         if name in plain:
             found[name] = _flag(plain[name])
+    if "register" in plain:
+        found["register"] = _register(plain["register"])
     return Ballot(**found)
+
+
+def _register(plain: Any) -> Register:
+    identity = MembersId(_number(plain["id"]["term"], "term"), _number(plain["id"]["version"], "version"))
+    goal = plain["goal"]
+    wanted = None
+    if goal is not None:
+        wanted = Goal(_members(goal["members"]), _text(goal["by"]), _number(goal["wall_ms"], "wall_ms"))
+    register = Register(identity, _members(plain["members"]), _members(plain["prior"]), wanted)
+    if not register.voters or any(member.kind is Kind.OBSERVER for member in register.prior):
+        raise ValueError("a register without a voter, or with an observer before it")
+    return register
+
+
+def _members(rows: Any) -> tuple[Member, ...]:
+    found = tuple(
+        Member(
+            _text(row["id"]),
+            Kind(row["kind"]),
+            _priority(row["priority"]),
+            _number(row["started_ms"], "started_ms"),
+            _text(row["address"]),
+        )
+        for row in rows
+    )
+    names = [member.id for member in found]
+    if names != sorted(set(names)):
+        raise ValueError("members that are not in order")
+    return found
+
+
+def _priority(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError("a priority is no number")
+    return value
 
 
 def _number(value: Any, name: str) -> int:

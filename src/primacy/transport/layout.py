@@ -17,6 +17,8 @@ import msgspec
 
 from primacy.election import messages
 from primacy.election.messages import Message, Origin, Release
+from primacy.election.model import Goal, Member, MembersId, Register
+from primacy.election.model import Kind as MemberKind
 
 LAYOUT = 1
 NUMBER_MAX = 2**63 - 1
@@ -27,8 +29,11 @@ NUMBERS_MAX = 16
 """In one message of a user's own strategy."""
 VOTERS_MAX = 100
 """As many as a list may have."""
+ADDRESS_CHARS_MAX = 270
+"""A host name has at most 253 characters; a port follows."""
+PRIORITY_MAX = 2**31
 ORIGIN_FIELDS = 5
-"""Kind included."""
+"""Kind included. Which register of members the sender has stands behind all other fields of a message."""
 
 
 class Unreadable(ValueError):
@@ -75,13 +80,71 @@ def _evidence(value: Any) -> Release | None:
     """A release that a candidate passes on: of another node, so that its name is in it."""
     if value is None:
         return None
-    node, incarnation, boot, config, base, term, successor = _row(value, 16)[:7]
-    origin = Origin(_text(node), _number(incarnation), _number(boot), _text(config), _number(base))
+    node, incarnation, boot, config, base, term, successor, *more = _row(value, 16)
+    members = _members_id(more[0]) if more and _is_members_id(more[0]) else (0, 0)
+    origin = Origin(_text(node), _number(incarnation), _number(boot), _text(config), _number(base), members)
     return Release(origin, _number(term), _text(successor))
 
 
 def _plain_evidence(release: Release | None) -> list[Any] | None:
-    return None if release is None else [*release.origin, release.term, release.successor]
+    if release is None:
+        return None
+    origin = release.origin
+    return [*origin[:-1], release.term, release.successor, *_plain_id(origin)]
+
+
+def _members_id(value: Any) -> tuple[int, int]:
+    term, version = _row(value, 2)
+    return _number(term), _number(version)
+
+
+def _is_members_id(value: Any) -> bool:
+    """Else a later version says something there that is not known here."""
+    return type(value) is list and len(value) == 2
+
+
+def _plain_id(origin: Origin) -> list[Any]:
+    """Behind all other fields, where earlier versions ignore it; left out without a register."""
+    return [] if origin.members == (0, 0) else [list(origin.members)]
+
+
+def _seen(value: Any) -> tuple[tuple[str, int, int], ...]:
+    rows = [_row(row, 3) for row in _row(value, VOTERS_MAX)]
+    return tuple((_text(node), _number(incarnation), _number(boot)) for node, incarnation, boot in rows)
+
+
+def _members(value: Any) -> tuple[Member, ...]:
+    """Sorted and each once, as a machine relies on."""
+    found = []
+    for row in _row(value, VOTERS_MAX):
+        name, kind, priority, started_ms, address = _row(row, 5)
+        if type(priority) is not int or abs(priority) > PRIORITY_MAX:
+            raise Unreadable("no priority of ours")
+        if type(address) is not str or len(address) > ADDRESS_CHARS_MAX:
+            raise Unreadable("no address of ours")
+        found.append(Member(_text(name), MemberKind(kind), priority, _number(started_ms), address))
+    names = [member.id for member in found]
+    if "" in names or names != sorted(set(names)):
+        raise Unreadable("no members of ours")
+    return tuple(found)
+
+
+def _register(value: Any) -> Register:
+    if type(value) is not list or len(value) < 4:
+        raise Unreadable("no register of ours")
+    members, prior = _members(value[1]), _members(value[2])
+    goal = None
+    if value[3] is not None:
+        wanted, by, wall_ms = _row(value[3], 3)
+        goal = Goal(_members(wanted), _text(by), _number(wall_ms))
+    register = Register(MembersId(*_members_id(value[0])), members, prior, goal)
+    if not register.voters or any(member.kind is MemberKind.OBSERVER for member in prior):
+        raise Unreadable("no register of ours")
+    return register
+
+
+def _register_or_none(value: Any) -> Register | None:
+    return None if value is None else _register(value)
 
 
 Read = Callable[[Any], Any]
@@ -116,13 +179,20 @@ KINDS: tuple[Kind, ...] = (
     _kind(5, messages.Ahead, _number),
     _kind(6, messages.Release, _number, _text),
     _kind(7, messages.Query, _flag, _number),
-    _kind(8, messages.Report, _number, _flag, _flag, _number, _number, _number, _lists, _number, _flag),
+    _kind(
+        8,
+        messages.Report,
+        *(_number, _flag, _flag, _number, _number, _number, _lists, _number, _flag, _register_or_none),
+    ),
     _kind(9, messages.FirstBallot, _number, _number),
     _kind(10, messages.FirstBallotTaken, _number),
     _kind(11, messages.Stale, _number, _number),
     _kind(12, messages.Own, _number, _text, _numbers),
     _kind(13, messages.FailsafeHeartbeat, _number, _number),
     _kind(14, messages.FailsafeAck, _number, _number, _number),
+    _kind(15, messages.MembersTold, _register),
+    _kind(16, messages.MembersTaken),
+    _kind(17, messages.Admission, _number, _number, _register, _number, _number, _seen),
 )
 """Numbers are never used again for something else."""
 _BY_NUMBER = {kind.number: kind for kind in KINDS}
@@ -136,9 +206,12 @@ def packed(message: Message) -> bytes:
     number = _NUMBER_OF.get(type(message))
     assert number is not None, f"{type(message).__name__} does not travel by UDP"
     fields: list[Any] = list(message[1:])
+    origin = message.origin
     if type(message) is messages.VoteRequest:
         fields[2] = _plain_evidence(message.evidence)
-    return _encode([number, *message.origin[1:], *fields])
+    elif type(message) is messages.Report and message.register is None and origin.members == (0, 0):
+        fields.pop()  # as earlier versions said it
+    return _encode([number, *origin[1:ORIGIN_FIELDS], *fields, *_plain_id(origin)])
 
 
 def packed_word(row: Word) -> bytes:
@@ -166,9 +239,12 @@ def unpacked(sender: str, payload: bytes) -> Message | None:
             return None
         incarnation, boot, config, base = row[1:ORIGIN_FIELDS]
         origin = Origin(sender, _number(incarnation), _number(boot), _text(config), _number(base))
-        fields = row[ORIGIN_FIELDS : ORIGIN_FIELDS + len(kind.reads)]
+        end = ORIGIN_FIELDS + len(kind.reads)
+        fields = row[ORIGIN_FIELDS:end]
         if len(fields) < kind.needed:
             return None
+        if len(row) > end and _is_members_id(row[end]):
+            origin = origin._replace(members=_members_id(row[end]))
         return kind.made(origin, *(read(value) for read, value in zip(kind.reads, fields, strict=False)))
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
         return None

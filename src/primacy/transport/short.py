@@ -45,7 +45,9 @@ class Lost(Enum):
 
 
 def mark_of(origin: Origin) -> int:
-    return int.from_bytes(hashlib.blake2b(_encode(origin), digest_size=4).digest(), "big")
+    """Without a register of members, the mark that earlier versions know it by."""
+    said = origin[:-1] if origin.members == (0, 0) else origin
+    return int.from_bytes(hashlib.blake2b(_encode(said), digest_size=4).digest(), "big")
 
 
 class Shorthand:

@@ -44,7 +44,10 @@ from primacy.election.effects import AskStore, Effect
 from primacy.election.events import Code
 from primacy.election.inputs import (
     Answered,
+    CancelChange,
+    ChangeMembers,
     DeadlinePassed,
+    ForceMembers,
     GuardLost,
     Health,
     Init,
@@ -167,6 +170,9 @@ class LeaseStrategy(LeaseHolder):
                 | Paced()
                 | Init()
                 | Rejoin()
+                | ChangeMembers()
+                | CancelChange()
+                | ForceMembers()
                 | MembersChanged()
             ):
                 pass  # the clock is looked at in `_go_on`; the rest belongs to other strategies

@@ -25,11 +25,14 @@ from __future__ import annotations
 from typing import assert_never
 
 from primacy.election import guarantees
-from primacy.election.effects import Effect, Send
-from primacy.election.events import Code
+from primacy.election.effects import Effect, Record, Send
+from primacy.election.events import Code, Event
 from primacy.election.inputs import (
     Answered,
+    CancelChange,
+    ChangeMembers,
     DeadlinePassed,
+    ForceMembers,
     GuardLost,
     Health,
     Init,
@@ -184,6 +187,8 @@ class RaftStrategy:
             case Rejoin(without):
                 state.recovery.without = without
                 return self.remembering.decide(now_ms)
+            case ChangeMembers() | CancelChange() | ForceMembers():
+                return [Record(Event(Code.MEMBERS_REFUSED, state.term, detail=self.why_not(given)))]
             case Received():
                 return self._receive(now_ms, given.message)
             case Unanswered() | Answered() | Paced() | MembersChanged() | StoreAnswered() | StoreNews():
@@ -350,6 +355,12 @@ class RaftStrategy:
     def view(self, now_ms: int) -> View:
         """How it stands, for people."""
         return view_of(self.state, now_ms)
+
+    def why_not(self, given: ChangeMembers | CancelChange | ForceMembers) -> str:
+        """Why this request would be refused, in one sentence with the remedy; empty if it may. Changes nothing."""
+        if not self.state.options.register:
+            return "this cluster has no register of members: change the file and restart its nodes"
+        return "not built yet"
 
     @property
     def ballot(self) -> Ballot | None:
