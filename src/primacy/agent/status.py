@@ -77,6 +77,7 @@ class StatusSource:
             links=self.peers.links(),
             meters=self.meter.readings(),
             listed=self.peers.listed(),
+            register=self.chosen.can.register(),
             at_most_one=self.at_most_one,
         )
 

@@ -38,6 +38,7 @@ class ControlServer(LoopbackServer):
         public_routes(router, self, self.port)
         router.add_get("/v1/state", self._state)
         router.add_get("/v1/cluster", self._cluster)
+        router.add_get("/v1/members", self._members)
         router.add_get("/v1/config", self._config)
         router.add_get("/v1/events", self._events)
         if self.port.status().settings.control.lab:
@@ -53,6 +54,9 @@ class ControlServer(LoopbackServer):
 
     async def _cluster(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(cluster(self.port.status()))
+
+    async def _members(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(members_document(self.port.status()))
 
     async def _config(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(config(self.port.status()))

@@ -13,6 +13,7 @@ from typing import Any
 from primacy.control import AgentPort, Approve, MonitorSays, NodeStatus, Order, Remove
 from primacy.control.cluster import known_nodes
 from primacy.control.eventlog import EventLog
+from primacy.control.members import BY_CHARS_MAX, only, request_of
 from primacy.control.summary import Summary
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
@@ -21,14 +22,12 @@ from primacy.errors import Refused, UsageError
 from primacy.settings import has_peers, membership_rows
 from primacy.settings.accepted import NAME_PATTERN, SPAN_MS_MAX
 
-TO_LEADER = ("step-down", "transfer", "remove")
+TO_LEADER = ("step-down", "transfer", "remove", "members")
 TO_NODE = ("pause", "resume", "approve")
 PASSED = (*TO_LEADER, *TO_NODE)
 """Orders that a node takes from another one, for its operator: by its role, or named in `node`."""
 NAMES_MAX = 64
 """Nodes that one order may name: no list of voters is longer."""
-BY_CHARS_MAX = 100
-"""A user's name, with the machine's."""
 DETAIL_CHARS_MAX = 200
 FRESH_MS = 3_000
 """How old a node's last word about itself may be for it to count as heard: it says one every second."""
@@ -65,7 +64,7 @@ def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog
     before = events.newest
     port.order(order_of(name, body, port.status()), said_at)
     for entry in events.after(before):
-        if entry.code == Code.INIT_REFUSED and entry.node == port.status().node:
+        if entry.code in (Code.INIT_REFUSED, Code.MEMBERS_REFUSED) and entry.node == port.status().node:
             raise Refused(entry.text)
 
 
@@ -78,7 +77,7 @@ def order_of(name: str, body: dict[str, Any], status: NodeStatus) -> Order:
         raise Refused(NOT_ON_A_LEASE[name])
     if status.settings.election.strategy in ("bully", "ring") and name in NOT_RANKED:
         raise Refused(NOT_RANKED[name])
-    if status.settings.election.strategy != "raft" and name in ("init", "rejoin"):
+    if status.settings.election.strategy != "raft" and name in ("init", "rejoin", "members"):
         raise Refused(
             f"{name} is about the ballots of raft, and election.strategy is {status.settings.election.strategy}"
         )
@@ -144,6 +143,14 @@ def _remove(body: dict[str, Any], status: NodeStatus) -> Order:
         raise Refused(f"node {node} leads: let another one lead first (primacy step-down), then remove it")
     _must_lead(status, f"remove {node}")
     return Remove(node)
+
+
+def _members(body: dict[str, Any], status: NodeStatus) -> Input:
+    if status.register is None:
+        raise Refused(f"node {status.node} has no members yet: it waits for {status.view.waits_for or 'its first start'}")
+    if body.get("verb") != "force":
+        _must_lead(status, "members")
+    return request_of(body, status.register, status.wall_ms)
 
 
 def _unable(said: Summary) -> str:
@@ -235,16 +242,9 @@ ORDERS: dict[str, Callable[[dict[str, Any], NodeStatus], Order]] = {
     "health": _health,
     "init": _init,
     "rejoin": _rejoin,
+    "members": _members,
 }
 """`POST /v1/NAME`."""
-
-
-def only(body: dict[str, Any], *known: str) -> None:
-    """No field but these: a misspelt one must not be left out in silence."""
-    for field in body:
-        if field not in known:
-            there = f"there is {', '.join(known)}" if known else "this order has none"
-            raise UsageError(f"{field[:40]}: no such field; {there}")
 
 
 def _for_this_node(body: dict[str, Any], status: NodeStatus) -> None:
