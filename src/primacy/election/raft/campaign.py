@@ -96,13 +96,26 @@ class Campaigning:
         state = self.state
         if not state.quorum.is_refused(campaign.no):
             return []
-        wanted = max(1, state.quorum.majority - len(campaign.yes))  # one may have said yes, then no
         told_ms = sorted(ms for ms in campaign.no.values() if ms > 0)
+        wanted = self._wanted(campaign)
         if len(told_ms) >= wanted:
             jitter_ms = int(state.seat.random.random() * state.timing.spread_ms / 4)
             state.campaign_at_ms = now_ms + told_ms[wanted - 1] + jitter_ms
             state.become_follower()
         return []
+
+    def _wanted(self, campaign: Candidate) -> int:
+        """So many of those that refused for a while, the shortest while first, must come round."""
+        quorum = self.state.quorum
+        if not quorum.halves:
+            return max(1, quorum.majority - len(campaign.yes))  # one may have said yes, then no
+        willing = [name for name in campaign.yes if name not in campaign.no]
+        told = sorted((ms, name) for name, ms in campaign.no.items() if ms > 0)
+        for wanted, (_, name) in enumerate(told, start=1):
+            willing.append(name)
+            if not quorum.is_refused([name for name in campaign.no if name not in willing]):
+                return wanted
+        return len(told) + 1
 
     def _count(self, now_ms: int, campaign: Candidate) -> list[Effect]:
         state = self.state

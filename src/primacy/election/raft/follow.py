@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
-from primacy.election.messages import Ack, Ahead, Heartbeat, VoteReply, VoteRequest
+from primacy.election.messages import Ack, Ahead, Heartbeat, MembersTaken, VoteReply, VoteRequest
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.release import Releasing
 from primacy.election.raft.state import TERM_JUMP_MAX, RaftState
@@ -30,10 +30,14 @@ class Following:
         sender = heartbeat.origin.node
         if ballot is None or state.muted or self.is_old(heartbeat):
             return []
+        if state.options.register:
+            late = self._before_ack(now_ms, heartbeat)
+            if late is not None:
+                return late
         if heartbeat.term != ballot.term or state.leader != sender:
             if heartbeat.term < ballot.term:
                 ahead = Send(sender, Ahead(state.origin, ballot.term))
-                return state.refuse(now_ms, ahead) if state.quorum.votes else []
+                return state.refuse(now_ms, ahead) if state.quorum.votes or state.options.register else []
             if heartbeat.term <= state.promise.released_term:
                 return []
             if heartbeat.term - ballot.term > TERM_JUMP_MAX:
@@ -44,6 +48,25 @@ class Following:
         if heartbeat.term <= state.promise.released_term:
             return []
         return self._ack(now_ms, heartbeat)
+
+    def _before_ack(self, now_ms: int, heartbeat: Heartbeat) -> list[Effect] | None:
+        """With a register: what there is to do instead of an ack; None if it may be acked."""
+        state = self.state
+        sender = heartbeat.origin.node
+        if heartbeat.origin.members > state.members_id:
+            return self._ask_members(now_ms, heartbeat)
+        state.unacked = None
+        if state.members_id.term > heartbeat.term:
+            return state.tell_members(now_ms, sender)  # somebody was elected after it, and it must know by whom
+        return None
+
+    def _ask_members(self, now_ms: int, heartbeat: Heartbeat) -> list[Effect]:
+        """It is acked once the register that it names is stored here (R1). Until then it is no reason to campaign."""
+        state = self.state
+        if heartbeat.term >= state.term:
+            state.unacked, state.unacked_at_ms = heartbeat, now_ms
+            state.campaign_at_ms = max(state.campaign_at_ms, state.timeout(now_ms))
+        return state.refuse(now_ms, Send(heartbeat.origin.node, MembersTaken(state.origin)))
 
     def is_old(self, heartbeat: Heartbeat) -> bool:
         """Repeated or overtaken: a newer heartbeat of this leader and term was acked already (Q4).
@@ -74,7 +97,7 @@ class Following:
         promise = state.promise
         promise.acked_of, promise.acked_number = (heartbeat.term, heartbeat.origin.boot), heartbeat.number
         state.campaign_at_ms = state.timeout(now_ms)
-        if not state.quorum.votes:
+        if not state.quorum.votes and not state.options.register:
             return []
         ballot = state.ballot
         assert ballot is not None
@@ -89,7 +112,12 @@ class Following:
         state = self.state
         ballot = state.ballot
         candidate = request.origin.node
-        if ballot is None or state.muted or not state.quorum.votes or candidate not in state.quorum.candidates:
+        if ballot is None or state.muted:
+            return []
+        if state.options.register:  # what our own register says of us or of the candidate decides nothing (R2)
+            if self.is_outdated(request):
+                return state.tell_members(now_ms, candidate)
+        elif not state.quorum.votes or candidate not in state.quorum.candidates:
             return []
         effects: list[Effect] = []
         if request.evidence is not None:
@@ -109,6 +137,10 @@ class Following:
             spread_ms = state.timing.spread_ms
             state.campaign_at_ms = now_ms + spread_ms + int(state.seat.random.random() * spread_ms)
         return [*effects, Send(candidate, state.yes(now_ms, request))]
+
+    def is_outdated(self, request: VoteRequest) -> bool:
+        """Its register is older than ours: no vote and no pre-vote, no term adopted; it is told ours (R3)."""
+        return request.origin.members < self.state.members_id
 
     def _refuses(self, now_ms: int, request: VoteRequest) -> int:
         """-1 to grant; otherwise after how many milliseconds to ask again (0: this term is not to be had)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from primacy.election.effects import Effect, Extend, OrderRelease, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.messages import Ack, Ahead, Heartbeat, Release, VoteRequest
-from primacy.election.model import Leadership
+from primacy.election.model import Leadership, MembersId, Register
 from primacy.election.raft.roles import Candidate, Leader
 from primacy.election.raft.state import TERM_JUMP_MAX, RaftState, made
 from primacy.settings.timing import stretched
@@ -48,6 +48,7 @@ class Leading:
         leader = Leader(now_ms, ballot.term, token, self.start_at(now_ms, ages), ages)
         leader.newest_term = 0 if promise.newest_at_ms is None else promise.newest_term
         state.become_leader(leader)
+        self.rename_members(leader)
         effects: list[Effect] = [Record(Event(Code.ELECTED, ballot.term, state.node, value=token))]
         delay_ms = leader.start_at_ms - now_ms
         if delay_ms > 0:
@@ -57,6 +58,18 @@ class Leading:
             sentence = f"token {known} was already seen, ours is {token}"
             return effects + self.resign(now_ms, leader, Code.TOKEN_LOW, sentence)
         return effects + self.lead_on(now_ms, leader)
+
+    def rename_members(self, leader: Leader) -> None:
+        """The winner's register gets its term, so that what a dead leader left half done gives way; the first register
+        keeps its id (R4)."""
+        register = self.state.register
+        if register is not None and register.id.version > 1:
+            self.write_members(leader, register._replace(id=MembersId(leader.term, register.id.version)))
+
+    def write_members(self, leader: Leader, register: Register) -> None:
+        """The next heartbeat is the first that carries it: only that one and later ones prove it (R5)."""
+        self.state.write_register(register)
+        leader.change.carried_from = leader.progress.number + 1
 
     def start_at(self, now_ms: int, ages: dict[str, tuple[int, int]]) -> int:
         """The end of the winner's start delay (Q5): the latest moment at which any reported hold is surely over."""
@@ -92,7 +105,7 @@ class Leading:
         settled = now_ms >= leader.start_at_ms
         heartbeat = made(Heartbeat, (state.origin, leader.term, leader.progress.number, timing.hold_ms, settled))
         effects: list[Effect] = [made(Send, (node, heartbeat)) for node in state.quorum.others]
-        return effects + self.prove(now_ms, leader) if state.quorum.majority == 1 else effects
+        return effects + self.prove(now_ms, leader) if state.quorum.alone else effects
 
     def on_ack(self, now_ms: int, ack: Ack) -> list[Effect]:
         state = self.state
@@ -101,7 +114,8 @@ class Leading:
             return []
         node = ack.origin.node
         progress = leader.progress
-        if not progress.is_news(node, ack.number) or node not in state.quorum.other_voters:
+        counts = state.quorum.others if state.options.register else state.quorum.other_voters
+        if not progress.is_news(node, ack.number) or node not in counts:
             is_late = ack.number < progress.acked.get(node, 0)
             return [Record(Event(Code.LATE_ACK, ack.term, node, value=ack.number))] if is_late else []
         progress.acked[node] = ack.number
@@ -116,8 +130,10 @@ class Leading:
         return self.start_if_ready(now_ms)
 
     def proved_number(self, leader: Leader) -> int:
-        progress = leader.progress
-        return self.state.quorum.newest_acked(progress.acked.values(), progress.number)
+        progress, quorum = leader.progress, self.state.quorum
+        if quorum.halves:
+            return quorum.newest_by_halves({**progress.acked, self.state.node: progress.number})
+        return quorum.newest_acked(progress.acked.values(), progress.number)
 
     def heartbeat_again(self, now_ms: int, leader: Leader) -> list[Effect] | None:
         """The next heartbeat of a leader whose work runs, if that is all there is to do; the same as a step."""
@@ -237,12 +253,19 @@ class Leading:
         """A voter is a term ahead and can ack nothing: step down in order, then campaign above its term (Q9)."""
         state = self.state
         leader, voter = state.leader_state, ahead.origin.node
-        if leader is None or ahead.term <= leader.term or leader.closed or voter not in state.quorum.voters:
+        if leader is None or leader.closed or voter not in state.quorum.voters:
             return []
-        if ahead.term - leader.term > TERM_JUMP_MAX:
-            return state.note(Code.TERM_JUMP, voter, f"term {ahead.term} is too far above {leader.term}")
-        leader.ahead_term = ahead.term
-        effects = self.step_down(now_ms, Code.TERM_AHEAD, f"node {voter} is at term {ahead.term}", state.node)
+        return self.give_way(now_ms, leader, voter, ahead.term)
+
+    def give_way(self, now_ms: int, leader: Leader, node: str, term: int) -> list[Effect]:
+        """Steps down in order, to campaign above this term."""
+        state = self.state
+        if term <= leader.term or leader.closed:
+            return []
+        if term - leader.term > TERM_JUMP_MAX:
+            return state.note(Code.TERM_JUMP, node, f"term {term} is too far above {leader.term}")
+        leader.ahead_term = term
+        effects = self.step_down(now_ms, Code.TERM_AHEAD, f"node {node} is at term {term}", state.node)
         if state.leader_state is None:
-            state.adopt(ahead.term)
+            state.adopt(term)
         return effects

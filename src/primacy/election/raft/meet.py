@@ -10,9 +10,12 @@ from __future__ import annotations
 from primacy.election.effects import Effect, Send
 from primacy.election.events import Code
 from primacy.election.messages import (
+    Admission,
     Ahead,
     FirstBallot,
     FirstBallotTaken,
+    MembersTaken,
+    MembersTold,
     Message,
     Query,
     Release,
@@ -21,7 +24,7 @@ from primacy.election.messages import (
     VoteReply,
 )
 from primacy.election.raft.memory import Remembering
-from primacy.election.raft.state import RaftState
+from primacy.election.raft.state import SEEN_MAX, RaftState
 
 
 class Meeting:
@@ -35,7 +38,7 @@ class Meeting:
         """The first message of a boot, or one that does not fit: is its sender of this cluster and list?"""
         state = self.state
         origin = message.origin
-        about_memory = isinstance(message, Query | Report | FirstBallot | FirstBallotTaken | Stale)
+        about_memory = isinstance(message, Query | Report | FirstBallot | FirstBallotTaken | Stale | Admission)
         effects: list[Effect] = []
         if state.ballot is not None and origin.incarnation > 0:
             heard, effects = self.meet_incarnation(now_ms, message)
@@ -53,7 +56,7 @@ class Meeting:
             return False, effects  # without memory it can tell no cluster from another
         if origin.base != state.origin.base:
             return False, effects + self._other_base(message)
-        if origin.node not in state.quorum.others:
+        if not state.hears(origin.node):
             return False, effects + state.note(Code.OTHER_LIST, origin.node, "it is not in the list")
         if not isinstance(message, Release):
             state.peers.known[origin.node] = origin
@@ -67,8 +70,10 @@ class Meeting:
         newest, boot = state.seen(origin.node)
         if origin.incarnation > newest:
             peers.duplicates.discard(origin.node)
-            if origin.node in state.quorum.others:
+            if state.hears(origin.node):
                 known = [record for record in state.ballot.seen if record[0] != origin.node]
+                if len(known) >= SEEN_MAX:
+                    known = [record for record in known if record[0] in state.quorum.others]
                 seen = sorted([*known, (origin.node, origin.incarnation, origin.boot)])
                 state.ballot = state.ballot._replace(seen=tuple(seen))
             return True, []
@@ -94,7 +99,9 @@ class Meeting:
 
     def is_refusal(self, message: Message) -> bool:
         """It reports a refusal, a difference or staleness: nothing may be sent because of it (E1)."""
-        return isinstance(message, Stale | Ahead) or (isinstance(message, VoteReply) and not message.granted)
+        if isinstance(message, Stale | Ahead | MembersTold | MembersTaken):
+            return True
+        return isinstance(message, VoteReply) and not message.granted
 
     def _other_base(self, message: Message) -> list[Effect]:
         """Another token base is another cluster; but a first ballot that was never used gives way to one that is."""

@@ -23,6 +23,7 @@ from primacy.election.messages import (
     VoteReply,
     VoteRequest,
 )
+from primacy.election.model import Register
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.state import RaftState
 
@@ -57,6 +58,8 @@ class Remembering:
         effects: list[Effect] = [Record(Event(Code.STARTED, state.term))]
         ballot = state.ballot
         if ballot is not None:
+            if state.options.register and ballot.register is None:
+                ballot = ballot._replace(register=state.recall.of_earlier(ballot))
             lists = ballot.lists
             if state.recovery.own.hash not in [record.hash for record in lists]:
                 lists = (*lists, state.recovery.own._replace(confirmed=False))
@@ -71,6 +74,8 @@ class Remembering:
         ballot = state.ballot
         if ballot is not None:
             state.origin = state.origin._replace(incarnation=ballot.incarnation, base=ballot.base)
+        state.refresh_members()
+        state.unacked = None
         state.promise.newest_at_ms, state.promise.newest_term = now_ms, state.term
         state.promise.released_term = -1
         state.promise.release = None
@@ -93,6 +98,7 @@ class Remembering:
             state.origin = state.origin._replace(incarnation=0, base=0)
         else:
             state.origin = state.origin._replace(base=ballot.base)
+        state.refresh_members()
         state.become_able(self.why_mute())
         state.campaign_at_ms = now_ms + state.timing.promise_ms
 
@@ -129,7 +135,7 @@ class Remembering:
         state = self.state
         if state.muted == TWO_BOOTS:
             return []
-        if self._is_blank():
+        if self.is_blank():
             first = self._first_start(now_ms)
             if first:
                 return first
@@ -142,16 +148,18 @@ class Remembering:
         state.ballot = heard._replace(hold_max_ms=max(heard.hold_max_ms, state.timing.hold_ms))
         return self.ballot_read(now_ms)
 
-    def _is_blank(self) -> bool:
+    def is_blank(self) -> bool:
         """No memory, or a first ballot of this very list that was never used, which counts as none for `init` (M3)."""
         state = self.state
+        if state.options.register:
+            return state.ballot is None or state.recall.is_first(state.ballot)
         return state.ballot is None or (state.ballot.term == 0 and state.ballot.lists == (state.recovery.own,))
 
     def init_said(self, now_ms: int, init: Init) -> list[Effect]:
         state = self.state
         if not state.quorum.votes:
             return [Record(Event(Code.INIT_REFUSED, state.term, detail="this node does not vote"))]
-        if not self._is_blank():
+        if not self.is_blank():
             return [Record(Event(Code.INIT_REFUSED, state.term, detail="this node remembers the cluster"))]
         state.recovery.init = init
         state.recovery.reports.clear()  # only answers given after the word count
@@ -216,7 +224,7 @@ class Remembering:
         none, and founding anew because of it would leave behind whoever has begun to use the first.
         """
         state = self.state
-        if not (state.options.auto and self._is_blank() and state.quorum.voters[:1] == (state.node,)):
+        if not (state.options.auto and self.is_blank() and state.quorum.voters[:1] == (state.node,)):
             return []
         state.recovery.reports.clear()
         return [Send(node, self._query()) for node in state.quorum.other_voters]
@@ -229,7 +237,7 @@ class Remembering:
             return []
         if state.ballot is not None and state.ballot.base == message.base:
             return [Send(sender, FirstBallotTaken(state.origin, message.base))]  # it has it, by whatever way
-        if message.echo != state.seat.boot or not self._is_blank() or state.recovery.copy is not None:
+        if message.echo != state.seat.boot or not self.is_blank() or state.recovery.copy is not None:
             return []  # also one that this boot used and had to give up must not come back
         effects: list[Effect] = []
         if state.ballot is None or message.base > state.ballot.base:
@@ -257,15 +265,23 @@ class Remembering:
             state.origin,
             echo=query.origin.boot,
             memory=ballot is not None and not ballot.void,
-            used=not self._is_blank() or state.recovery.copy is not None or state.recovery.is_left,
+            used=not self.is_blank() or state.recovery.copy is not None or state.recovery.is_left,
             term=state.term,
             hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
             token_max=max(self._token_known(), state.options.token_max),
             confirmed=tuple((r.hash, r.voters) for r in ballot.lists if r.confirmed) if ballot is not None else (),
             incarnation_seen=max(seen, query.origin.incarnation),
             gave_way=state.first.gave_way and state.recovery.copy is None,
+            register=self._register_told(),
         )
         return [*self.mark(), Send(asker, report)]
+
+    def _register_told(self) -> Register | None:
+        """The members that it knows of; without memory those of its file, which a first start compares (R12)."""
+        state = self.state
+        if not state.options.register:
+            return None
+        return state.register or state.recall.first()
 
     def mark(self) -> list[Effect]:
         """Before a node says that it has no memory, its disk knows under which list it does (M3)."""
@@ -314,6 +330,13 @@ class Remembering:
         state.recovery.start_over()
         state.become_recovering("no-memory")
         state.origin = state.origin._replace(incarnation=0, base=0)
+        state.refresh_members()
+
+    def forget_durably(self) -> list[Effect]:
+        """The ballot counts no longer, after a restart neither."""
+        self.forget()
+        self.state.disk.void_due = True
+        return self._void()
 
     def on_stale(self, now_ms: int, message: Stale) -> list[Effect]:
         """A peer heard a later start of us, or another machine that speaks as this very start (Q10).
@@ -323,7 +346,7 @@ class Remembering:
         """
         state = self.state
         ballot = state.ballot
-        if message.echo != state.seat.boot or ballot is None or message.origin.node not in state.quorum.others:
+        if message.echo != state.seat.boot or ballot is None or not state.hears(message.origin.node):
             return []
         if message.incarnation_seen < state.origin.incarnation:
             return []
@@ -337,9 +360,7 @@ class Remembering:
         state.recovery.copy = ballot
         voided: list[Effect] = []
         if later:
-            self.forget()
-            state.disk.void_due = True
-            voided = self._void()
+            voided = self.forget_durably()
         else:
             state.become_recovering(TWO_BOOTS)
             self._doubt()

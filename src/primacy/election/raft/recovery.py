@@ -296,6 +296,14 @@ class Recovery:
             seen=before.seen if before is not None else (),
         )
 
+    def token_at_least(self, token: int) -> int:
+        """This one, or a larger one that is known here (T2)."""
+        return max(token, self.token_max, self._at_least.token_known)
+
+    def incarnation_above(self, heard: int, wall_ms: int) -> int:
+        """For a node that is admitted: above the start of it that the leader has heard of, too."""
+        return max(self._incarnation(wall_ms), heard + 1, self._at_least.incarnation + 1)
+
     def _incarnation(self, wall_ms: int) -> int:
         """Above every start of this node that anybody has heard of; wall time lifts it further (Q10)."""
         return max([wall_ms, *(r.incarnation_seen + 1 for r in self._reports())])

@@ -96,9 +96,14 @@ class Releasing:
         Where one is named the others leave it the spread: it is healthy, for it was asked for, but it may be late.
         """
         state = self.state
-        able = [m for m in state.seat.membership.members if m.kind is Kind.VOTER]
-        from_id = release.origin.node
-        able.sort(key=lambda m: (m.id != release.successor, m.id == from_id, -m.priority, m.id <= from_id, m.id))
+        able = [m for m in state.members if m.kind is Kind.VOTER]
+        from_id, leaving = release.origin.node, state.leaving
+        able.sort(
+            key=lambda m: (
+                *(m.id != release.successor, m.id in leaving, m.id == from_id),
+                *(-m.priority, m.id <= from_id, m.id),
+            )
+        )
         place = next((i for i, m in enumerate(able) if m.id == state.node), len(able))
         is_left_to_another = place > 0 and able[0].id == release.successor
         return place * (state.timing.heartbeat_ms // SLOT_PARTS) + is_left_to_another * state.timing.spread_ms

@@ -13,6 +13,7 @@ must not take a promise with it.
 from __future__ import annotations
 
 from primacy.election.messages import VoteReply
+from primacy.election.model import Goal, Register
 from primacy.election.raft.progress import Progress
 
 
@@ -32,6 +33,36 @@ class Candidate:
         """Who refused, and for how many milliseconds it will; 0 if this term is not to be had."""
         self.is_shown = True
         """False after a resume or a new first ballot: it is shown as a follower, though the votes asked for count."""
+
+
+class Change:
+    """What a leader keeps of a change of members (`change.py`, `admit.py`). What must outlive it, the register has."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.since_ms = now_ms
+        """When it was elected."""
+        self.carried_from = 1
+        """The number of the first heartbeat that carries the present register (R5)."""
+        self.wanted: Goal | None = None
+        """What it was asked for and has not written yet."""
+        self.cancelled = False
+        self.before: Register | None = None
+        """What it had before the joint register that it wrote itself: only it may take that back unproved (R5)."""
+        self.written_at_ms = now_ms
+        self.retry_at_ms = now_ms
+        """When a joint register that was taken back is tried again."""
+        self.is_done_due = False
+        """The change is written, and not proved yet."""
+        self.removed: dict[str, bool] = {}
+        """Whom it removed, and who has not said that it knows (R10)."""
+        self.questions: dict[str, tuple[int, int]] = {}
+        """Blank nodes that ask to be admitted: their boot, and the newest heartbeat that had left by then (R8)."""
+
+    def is_busy(self, register: Register | None) -> bool:
+        """There is something to do besides sending heartbeats."""
+        if self.wanted is not None or self.cancelled or self.is_done_due or self.removed or self.questions:
+            return True
+        return register is not None and (bool(register.prior) or register.goal is not None)
 
 
 class Leader:
@@ -62,6 +93,7 @@ class Leader:
         """Term of the newest heartbeat that the winner itself had acked or sent before."""
         self.ahead_term = 0
         """A voter is ahead of us: step down in order and campaign again above this term (Q9)."""
+        self.change = Change(now_ms)
 
     @property
     def preceding_term(self) -> int:

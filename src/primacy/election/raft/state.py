@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
-from primacy.election.messages import Heartbeat, Origin, Release, VoteReply, VoteRequest
-from primacy.election.model import Ballot, Role, Seat
+from primacy.election.messages import Heartbeat, MembersTold, Origin, Release, VoteReply, VoteRequest
+from primacy.election.model import Ballot, Kind, Member, MembersId, Register, Role, Seat
 from primacy.election.raft.ballot import DurableBallot
 from primacy.election.raft.quorum import Quorum
+from primacy.election.raft.recall import Recall
 from primacy.election.raft.recovery import FirstStart, Recovery
 from primacy.election.raft.roles import Candidate, Follower, Leader, Recovering, RoleState
 from primacy.settings.timing import Timing
@@ -25,6 +26,8 @@ made = tuple.__new__
 """A NamedTuple from its fields, without the function that gives them their names: for what is made all the time."""
 REFUSED_MAX = 256
 """How many refusals of the last heartbeat are remembered: a few per node of a large cluster. Beyond it none is sent."""
+SEEN_MAX = 100
+"""Of so many nodes the starts are remembered: as many as a file may name."""
 NOTED_MAX = 64
 """How many complaints about other nodes are remembered, so that each is recorded once."""
 
@@ -101,7 +104,8 @@ class RaftState:
         """What its probes complain of."""
         self.heard_at_ms: dict[str, int] = {}
         self.peers = Peers()
-        self.recovery = Recovery(seat, auto=options.auto, token_max=options.token_max)
+        recovery_class = Recall if options.register else Recovery
+        self.recovery = recovery_class(seat, auto=options.auto, token_max=options.token_max)
         if ballot is not None and ballot.void:
             self.recovery.found(ballot)
         self.first = FirstStart()
@@ -111,6 +115,12 @@ class RaftState:
         """The heartbeat that this node acked in its last step, if another one like it changes nothing but moments."""
         self.calm = False
         """After its last step the ballot was as the disk has it, and this node waited for nobody's memory."""
+        self.unacked: Heartbeat | None = None
+        """The newest heartbeat that names a register which this node has still to be told (R1)."""
+        self.unacked_at_ms = 0
+        self.file_ask_at_ms = 0
+        """When it asks the nodes of its file again whether they know of newer members (R12); 0 for no more."""
+        self.refresh_members()
 
     # --- the role, and every way in which it changes ------------------------------------------------------------------
 
@@ -192,6 +202,80 @@ class RaftState:
         newest_ms = self.promise.newest_at_ms
         self.campaign_at_ms = self.timeout(now_ms if newest_ms is None else newest_ms)
 
+    # --- the register of members (rules R) ----------------------------------------------------------------------------
+
+    @property
+    def register(self) -> Register | None:
+        return self.ballot.register if self.ballot is not None else None
+
+    @property
+    def members_id(self) -> MembersId:
+        """Of the register that this node has; (0, 0) for none."""
+        register = self.register
+        return register.id if register is not None else MembersId(0, 0)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Who belongs: by the register, else by the file."""
+        register = self.register
+        return register.members if register is not None else self.seat.membership.members
+
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """Who is to lead no more by the goal of a change."""
+        register = self.register
+        if register is None or register.goal is None:
+            return ()
+        staying = [m.id for m in register.goal.members if m.kind is Kind.VOTER]
+        return tuple(m.id for m in register.members if m.id not in staying)
+
+    def refresh_members(self) -> None:
+        """The ballot may have another register than before: what is derived from it."""
+        if not self.options.register:
+            return
+        register = self.register
+        if register is None:
+            self.quorum = Quorum.of(self.seat.membership, self.node)
+        else:
+            self.quorum = Quorum.of_register(register, self.halves_of(register), self.node)
+        self.lag_ms = self.quorum.rank * self.timing.spread_ms
+        term, version = self.members_id
+        self.origin = self.origin._replace(members=(term, version))
+
+    @property
+    def recall(self) -> Recall:
+        """The answers about memory, where there is a register."""
+        assert isinstance(self.recovery, Recall)
+        return self.recovery
+
+    def draw_boot(self) -> None:
+        """What was said to this node before is for another: as if it were started anew (R10)."""
+        boot = self.seat.random.getrandbits(62) + 1
+        self.seat = self.recovery.seat = self.seat._replace(boot=boot)
+        self.origin = self.origin._replace(boot=boot)
+
+    def halves_of(self, register: Register) -> tuple[tuple[str, ...], ...]:
+        """A quorum is a majority of the voters and, while a change is on its way, of those before (R2)."""
+        return register.halves
+
+    def write_register(self, register: Register) -> None:
+        """From this step on it is the register of this node: durable before anything leaves that names it (R1)."""
+        assert self.ballot is not None
+        self.ballot = self.ballot._replace(register=register)
+        self.adopt(register.id.term)
+        self.refresh_members()
+
+    def tell_members(self, now_ms: int, node: str) -> list[Effect]:
+        """The whole register, at most once per heartbeat and receiver (E1)."""
+        register = self.register
+        if register is None:
+            return []
+        return self.refuse(now_ms, Send(node, MembersTold(self.origin, register)))
+
+    def hears(self, node: str) -> bool:
+        """With a register anybody of this cluster: who was removed, or is not known here yet, must be told so."""
+        return self.options.register or node in self.quorum.others
+
     # --- small questions ----------------------------------------------------------------------------------------------
 
     @property
@@ -231,9 +315,13 @@ class RaftState:
     def lock_suffices(self) -> bool:
         """One voter whose ballot never held another list: the free run lock takes the place of P and delay (M4)."""
         ballot = self.ballot
-        if ballot is None or ballot.changed or self.quorum.voters != (self.node,):
+        if ballot is None or ballot.changed or self.quorum.voters != (self.node,) or self.has_changed_members():
             return False
         return not self.work_unconfirmed()
+
+    def has_changed_members(self) -> bool:
+        """The members are not those of the first start any more: the run lock alone proves nothing (R13)."""
+        return self.members_id.version > 1
 
     def _age(self, now_ms: int) -> int:
         """Since the newest heartbeat acked or sent, or the ballot read (Q5); -1 for none that counts."""

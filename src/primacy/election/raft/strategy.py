@@ -25,8 +25,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from primacy.election import guarantees
-from primacy.election.effects import Effect, Record, Send
-from primacy.election.events import Code, Event
+from primacy.election.effects import Effect, Send
+from primacy.election.events import Code
 from primacy.election.inputs import (
     Answered,
     CancelChange,
@@ -57,10 +57,13 @@ from primacy.election.inputs import (
 )
 from primacy.election.messages import (
     Ack,
+    Admission,
     Ahead,
     FirstBallot,
     FirstBallotTaken,
     Heartbeat,
+    MembersTaken,
+    MembersTold,
     Message,
     Origin,
     Query,
@@ -71,14 +74,18 @@ from primacy.election.messages import (
     VoteRequest,
 )
 from primacy.election.model import Ballot, Role, Seat, View
+from primacy.election.raft.admit import Admitting
 from primacy.election.raft.campaign import Campaigning
+from primacy.election.raft.change import Changing
 from primacy.election.raft.follow import Following
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.meet import Meeting
 from primacy.election.raft.memory import Remembering
 from primacy.election.raft.release import Releasing
+from primacy.election.raft.requests import why_not
 from primacy.election.raft.roles import Leader, Recovering
 from primacy.election.raft.state import RaftOptions, RaftState, made
+from primacy.election.raft.tell import Telling
 from primacy.election.raft.view import view_of
 from primacy.settings.timing import Timing
 
@@ -98,9 +105,11 @@ class RaftStrategy:
     campaigning_class: type[Campaigning] = Campaigning
     remembering_class: type[Remembering] = Remembering
     meeting_class: type[Meeting] = Meeting
+    telling_class: type[Telling] = Telling
+    changing_class: type[Changing] = Changing
+    admitting_class: type[Admitting] = Admitting
 
     def __init__(self, seat: Seat, timing: Timing, ballot: Ballot | None, options: RaftOptions | None = None) -> None:
-        self.seat = seat
         self.node = seat.node
         self.deadline_ms: int | None = None
         self.state = state = self.state_class(seat, timing, ballot, options or RaftOptions())
@@ -110,6 +119,9 @@ class RaftStrategy:
         self.campaigning = self.campaigning_class(state, self.leading)
         self.remembering = self.remembering_class(state, self.leading)
         self.meeting = self.meeting_class(state, self.remembering)
+        self.telling = self.telling_class(state, self.leading, self.following)
+        self.changing = self.changing_class(state, self.leading, self.remembering)
+        self.admitting = self.admitting_class(state, self.remembering)
 
     # --- one input, one ordered list of effects -----------------------------------------------------------------------
 
@@ -133,11 +145,17 @@ class RaftStrategy:
             effects += self._take(now_ms, given)
             if state.first.offers:
                 effects += self.remembering.offer_again(now_ms)  # by time alone: a message gets one answer (E1)
+            if state.file_ask_at_ms:
+                effects += self.telling.ask_file(now_ms)
+        leader = state.role_state
+        if type(leader) is Leader and leader.change.questions:
+            effects += self.admitting.answer()
         self._rearm(now_ms)
         if state.ballot is disk.durable and not disk.fault:
             disk.starts = disk.saving = False
-            waits = type(state.role_state) is Recovering or state.first.offers or disk.marking
-            state.calm = state.booted and not waits
+            waits = type(state.role_state) is Recovering or state.first.offers or disk.marking or state.file_ask_at_ms
+            changes = type(leader) is Leader and leader.change.is_busy(state.register)
+            state.calm = state.booted and not waits and not changes
             if not state.calm:
                 state.steady = None
             return effects
@@ -159,7 +177,7 @@ class RaftStrategy:
             case Started(wall_ms, lock_held):
                 state.wall_offset_ms = wall_ms - now_ms
                 state.lock_held = lock_held
-                return self.remembering.boot(now_ms)
+                return self._boot(now_ms)
             case PersistFailed(reason):
                 return self._persist_failed(now_ms, reason)
             case GuardLost(term):
@@ -188,7 +206,7 @@ class RaftStrategy:
                 state.recovery.without = without
                 return self.remembering.decide(now_ms)
             case ChangeMembers() | CancelChange() | ForceMembers():
-                return [Record(Event(Code.MEMBERS_REFUSED, state.term, detail=self.why_not(given)))]
+                return self.changing.on_request(now_ms, given)
             case Received():
                 return self._receive(now_ms, given.message)
             case Unanswered() | Answered() | Paced() | MembersChanged() | StoreAnswered() | StoreNews():
@@ -210,6 +228,8 @@ class RaftStrategy:
             heard, effects = self.meeting.meet(now_ms, message)
             if not heard:
                 return effects
+            if origin.members > state.origin.members:
+                effects = effects + self.telling.see_newer(now_ms, origin)
         state.heard_at_ms[origin.node] = now_ms
         offers = state.first.offers
         if offers and offers.get(origin.node, origin.boot) != origin.boot:
@@ -218,14 +238,19 @@ class RaftStrategy:
             if type(message) is Ack:
                 return self.leading.on_ack(now_ms, message)
             if type(message) is Heartbeat:
-                return self.following.on_heartbeat(now_ms, message)
+                return self._on_heartbeat(now_ms, message)
         return effects + self._heard(now_ms, message)
+
+    def _on_heartbeat(self, now_ms: int, heartbeat: Heartbeat) -> list[Effect]:
+        if self.state.options.register and self.admitting.is_ahead(heartbeat):
+            return self.admitting.give_up(heartbeat.origin.node)
+        return self.following.on_heartbeat(now_ms, heartbeat)
 
     def _heard(self, now_ms: int, message: Message) -> list[Effect]:
         """From a node of this cluster, or about memory."""
         match message:
             case Heartbeat():
-                return self.following.on_heartbeat(now_ms, message)
+                return self._on_heartbeat(now_ms, message)
             case Ack():
                 return self.leading.on_ack(now_ms, message)
             case VoteRequest():
@@ -237,15 +262,22 @@ class RaftStrategy:
             case Ahead():
                 return self.leading.on_ahead(now_ms, message)
             case Query():
+                self.admitting.on_query(message)
                 return self.remembering.on_query(message)
             case Report():
-                return self.remembering.on_report(now_ms, message)
+                return self.telling.on_report(now_ms, message) + self.remembering.on_report(now_ms, message)
             case FirstBallot():
                 return self.remembering.on_first_ballot(now_ms, message)
             case FirstBallotTaken():
                 self.remembering.on_first_ballot_taken(message)
             case Stale():
                 return self.remembering.on_stale(now_ms, message)
+            case MembersTold():
+                return self.telling.on_told(now_ms, message)
+            case MembersTaken():
+                return self.telling.on_taken(now_ms, message)
+            case Admission():
+                return self.admitting.on_admission(now_ms, message)
         return []
 
     def _wake(self, now_ms: int) -> list[Effect]:
@@ -253,11 +285,14 @@ class RaftStrategy:
         state = self.state
         leader = state.role_state
         if type(leader) is Leader:
-            return self.leading.lead_on(now_ms, leader)
+            effects: list[Effect] = []
+            if now_ms >= leader.next_heartbeat_ms:
+                effects = self.changing.at_heartbeat(now_ms, leader)
+            return effects + self.leading.lead_on(now_ms, leader) if state.role_state is leader else effects
         if not state.booted or type(leader) is Recovering:
             if now_ms < state.ask_at_ms:
                 return []
-            return self.remembering.ask(now_ms) if state.booted else self.remembering.boot(now_ms)
+            return self.remembering.ask(now_ms) if state.booted else self._boot(now_ms)
         if now_ms < state.campaign_at_ms:
             return []
         return self.remembering.first_start_again() + self.campaigning.begin(now_ms)
@@ -278,7 +313,18 @@ class RaftStrategy:
             at = NEVER_MS
         if state.first.offers:
             at = min(at, state.first.offer_at_ms)
+        if state.file_ask_at_ms:
+            at = min(at, state.file_ask_at_ms)
         self.deadline_ms = None if at == NEVER_MS else at
+
+    def _boot(self, now_ms: int) -> list[Effect]:
+        """Reads the ballot; and with a register asks the nodes of the file as well (R12)."""
+        state = self.state
+        effects = self.remembering.boot(now_ms)
+        if state.register is not None and not state.muted and not self.remembering.is_blank():
+            state.file_ask_at_ms = max(now_ms, 1)
+            effects += self.telling.ask_file(now_ms)
+        return effects
 
     def _health(self, now_ms: int, ok: bool, detail: str) -> list[Effect]:
         state = self.state
@@ -304,6 +350,9 @@ class RaftStrategy:
         state.ballot = disk.durable = disk.earlier
         self.remembering.first_start_failed()
         leader = state.leader_state
+        if leader is not None:  # what it wrote of the members is not on the disk: it is not proved either (R1, R5)
+            state.refresh_members()
+            leader.change.carried_from, leader.change.is_done_due = leader.progress.number + 1, False
         if leader is not None and disk.starts:
             leader.ordered = False
             state.work_term = 0
@@ -354,13 +403,18 @@ class RaftStrategy:
 
     def view(self, now_ms: int) -> View:
         """How it stands, for people."""
-        return view_of(self.state, now_ms)
+        shown = view_of(self.state, now_ms)
+        if self.state.register is None:
+            return shown
+        return shown._replace(members=self.state.members_id, change=self.changing.waits_for())
+
+    @property
+    def seat(self) -> Seat:
+        return self.state.seat
 
     def why_not(self, given: ChangeMembers | CancelChange | ForceMembers) -> str:
         """Why this request would be refused, in one sentence with the remedy; empty if it may. Changes nothing."""
-        if not self.state.options.register:
-            return "this cluster has no register of members: change the file and restart its nodes"
-        return "not built yet"
+        return why_not(self.state, given)
 
     @property
     def ballot(self) -> Ballot | None:

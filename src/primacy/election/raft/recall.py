@@ -1,0 +1,117 @@
+"""What a node without memory must hear before it votes again, where nodes have a register of members (R9, R12).
+
+The same as `recovery.py`, over the members that nodes agreed on instead of the file's: a voter that forgot asks every
+voter, of both halves, of every register that it is told of. Who is an observer by the newest one waits to be admitted
+(R8), who is not in it waits to be added. The file's members count for the first start only, and for whom to ask.
+"""
+
+from __future__ import annotations
+
+from primacy.election.inputs import Init
+from primacy.election.messages import Report
+from primacy.election.model import Ballot, Member, Register
+from primacy.election.raft.recovery import Recovery
+from primacy.election.raft.register import first_register, is_voter
+
+
+class Recall(Recovery):
+    """The answers of one boot, and what follows from them."""
+
+    def first(self) -> Register:
+        """The register of the first start: the file's members (R12)."""
+        return first_register(self.seat.membership.members)
+
+    def of_earlier(self, ballot: Ballot) -> Register:
+        """A ballot from before there were registers: the voters that it tells of, else the file's."""
+        listed = {member.id: member for member in self.first().members}
+        records = [record for record in ballot.lists if record.confirmed] or list(ballot.lists)
+        voters = records[0].voters if records else self.own.voters
+        if voters == self.own.voters:
+            return self.first()
+        return first_register(tuple(listed.get(name, Member(name)) for name in voters))
+
+    def is_first(self, ballot: Ballot) -> bool:
+        """A first ballot of this very file that was never used (M3)."""
+        hashes = {record.hash for record in ballot.lists}
+        return ballot.term == 0 and hashes == {self.own.hash} and ballot.register == self.first()
+
+    def named_by_file(self, register: Register) -> tuple[str, ...]:
+        """Whom to ask at a start: the file's nodes as well as the register's (R12)."""
+        return tuple(sorted({*self.seat.membership.ids, *register.everybody} - {self.seat.node}))
+
+    def is_lone_file(self, register: Register) -> bool:
+        """Without its memory it would begin a cluster of its own: no voter of two or more may be so (R12)."""
+        return self.seat.membership.ids == (self.seat.node,) and register.everybody != (self.seat.node,)
+
+    # --- whom to ask --------------------------------------------------------------------------------------------------
+
+    def _registers(self) -> list[Register]:
+        return [r.register for r in self._remembering() if r.register is not None]
+
+    def newest(self) -> Register | None:
+        """The newest register that was told of."""
+        return max(self._registers(), key=lambda register: register.id, default=None)
+
+    def to_ask(self, ballot: Ballot | None) -> tuple[str, ...]:
+        if ballot is not None:
+            return self.missing(ballot)
+        names = {*self.seat.membership.ids, *self.behind}
+        names.update(*(register.everybody for register in self._registers()))
+        return tuple(sorted(names - {self.seat.node} - set(self.without)))
+
+    def _needed(self, ballot: Ballot | None) -> tuple[str, ...]:
+        if ballot is not None:
+            halves = ballot.register.halves if ballot.register is not None else (self.own.voters,)
+            return self._others({name for half in halves for name in half})
+        told = self.counted_registers()
+        names = {name for register in told for half in register.halves for name in half}
+        return self._others(names if told else {*self.own.voters, *self.behind})
+
+    def counted_registers(self) -> list[Register]:
+        """Every register that it is told of: their voters, of both halves, must all answer (R9)."""
+        return self._registers()
+
+    def _others(self, names: set[str]) -> tuple[str, ...]:
+        return tuple(sorted(names - {self.seat.node} - set(self.without)))
+
+    def _good_for_change(self, node: str, base: int) -> bool:
+        """It runs with our times, and said so from memory, of this cluster (M1)."""
+        report = self._under_own_list(node)
+        return report is not None and report.memory and report.origin.base == base
+
+    def _good_for_memory(self, node: str) -> bool:
+        """It answered this boot from memory (R9)."""
+        report = self._under_own_list(node)
+        return report is not None and report.memory
+
+    # --- a voter that forgot ------------------------------------------------------------------------------------------
+
+    def remembered(self, wall_ms: int) -> Ballot | None:
+        """A new ballot from what the others remember, once all have answered (R9); None before."""
+        newest = self.newest()
+        if newest is None or not is_voter(newest, self.seat.node):
+            return None  # an observer is admitted (R8), another must be added first
+        if self.is_alone(newest) or self.is_lone_file(newest):
+            return None
+        heard = super().remembered(wall_ms)
+        return heard._replace(register=newest) if heard is not None else None
+
+    def is_alone(self, newest: Register) -> bool:
+        """It is all of a half: what it did alone nobody else can know. Only an operator helps (R9)."""
+        return any(half == (self.seat.node,) for half in newest.halves)
+
+    # --- the first start (M3) -----------------------------------------------------------------------------------------
+
+    def first_refused(self, init: Init) -> str:
+        """Also where another file names other members: their hash does not tell (R12)."""
+        for node in self._first_asked(init):
+            report = self.reports.get(node)
+            if report is not None and not report.memory and not self._same_file(report):
+                return f"node {node} runs under another list of nodes"
+        return super().first_refused(init)
+
+    def _same_file(self, report: Report) -> bool:
+        return report.register is not None and report.register.members == self.first().members
+
+    def first_ballot(self, base: int, hold_ms: int, wall_ms: int, before: Ballot | None) -> Ballot:
+        return super().first_ballot(base, hold_ms, wall_ms, before)._replace(register=self.first())
