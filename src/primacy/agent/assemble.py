@@ -19,12 +19,11 @@ from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.election.store import FAILSAFE
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory
-from primacy.settings import config_hash, has_peers, is_ranked, membership_rows, timing_of
+from primacy.settings import config_hash, has_peers, is_ranked, membership_rows, plain_hash, timing_of
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, Timing
 from primacy.strategies import is_own, promise_of
-from primacy.transport import Transport
 from primacy.transport.seal import Seal, read_secrets
 from primacy.transport.udp import Address, UdpTransport
 
@@ -104,11 +103,17 @@ def is_alone(settings: Settings) -> bool:
 
 def seat_of(settings: Settings) -> Seat:
     """Who this node is, in this start."""
-    rows = membership_rows(settings)
-    members = [Member(name, Kind(kind), priority) for name, kind, priority in rows]
+    rows, nodes = membership_rows(settings), settings.cluster.manager.nodes
+    members = [
+        Member(name, Kind(kind), priority, address=nodes[name].addr if name in nodes else "")
+        for name, kind, priority in rows
+    ]
     node = settings.node or (host_name() if settings.election.strategy == "lease" else rows[0][0])
     boot = secrets.randbits(BOOT_BITS) | 1
-    digest = _alone_hash(settings, node) if is_alone(settings) else config_hash(settings)
+    has_register = settings.election.strategy == "raft"
+    digest = plain_hash(settings) if has_register else config_hash(settings)
+    if is_alone(settings):
+        digest = _alone_hash(settings, node)
     return Seat(node, boot, Membership.of(members, digest), Random(secrets.randbits(64)))
 
 
@@ -151,7 +156,8 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
             f"of its cluster; to begin anew, with tokens above the clock's time: rm {path}"
         )
     by_itself = is_alone(settings) or settings.cluster.first_start == "auto"
-    return RaftStrategy(seat, holding_times(settings), ballot, RaftOptions(by_itself and not lost, token_max))
+    options = RaftOptions(by_itself and not lost, token_max, register=True)
+    return RaftStrategy(seat, holding_times(settings), ballot, options)
 
 
 def row_name(settings: Settings) -> str:
@@ -182,7 +188,7 @@ def lease_of(
     return LeaseStrategy(seat, timing, options)
 
 
-def transport_of(settings: Settings, seat: Seat, complain: Callable[[str], None]) -> Transport | None:
+def transport_of(settings: Settings, seat: Seat, complain: Callable[[str], None]) -> UdpTransport | None:
     """How this node speaks to the others; None if there are none."""
     if is_alone(settings):
         return None

@@ -29,7 +29,7 @@ def _change_options(command: F) -> F:
         json_option,
         click.option("--no-wait", is_flag=True, help="Do not wait until the change is made."),
         click.option("--within", "within_ms", type=int, default=WITHIN_MS, metavar="MS", help="Wait so long at most."),
-        click.option("--version", type=int, default=0, metavar="N", help="Only if the members still have this version."),
+        click.option("--version", type=int, default=0, metavar="N", help="Only if this is still their version."),
         local_options,
     ):
         command = option(command)
@@ -138,7 +138,7 @@ def apply(call: Call, /, *, yes: bool, config: str | None, **rest: Any) -> None:
         raise UsageError("the file names no nodes: cluster.manager.nodes")
     here = local(call, config, **_where(rest))
     shown = here.get("/v1/members")
-    if not (changes := shown["file"]["changes"] if shown["file"]["members"] == rows else _changes(shown, rows)):
+    if not (changes := _changes(shown, rows)):
         click.echo(f"the file names the members of version {shown['version']}: nothing to apply")
         return
     click.echo("\n".join(changes), err=True)
@@ -175,9 +175,7 @@ def cancel(call: Call, /, **rest: Any) -> None:
 @yes_option
 @json_option
 @click.pass_obj
-def force(
-    call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None
-) -> None:
+def force(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
     """The last resort, said on one node, when no majority is left: the members go on without NODE.
 
     You vouch that NODE is gone for good: its machine is off or wiped, and its command does not run.
@@ -256,7 +254,8 @@ def _wait(here: Local, before: dict[str, Any], within_ms: int) -> dict[str, Any]
             click.echo(f"waits: {said}", err=True)
     if newer["goal"] is None and not moved:
         raise Refused("not confirmed: the change has not begun, or was given up; see: primacy members")
-    raise Refused(f"not done within {within_ms} ms, and going on: {said or 'see primacy members'}; primacy members cancel")
+    why = said or "see: primacy members"
+    raise Refused(f"not done within {within_ms} ms, and it goes on: {why}; to give it up: primacy members cancel")
 
 
 def _done(verb: str, body: dict[str, Any], shown: dict[str, Any]) -> str:
@@ -306,8 +305,7 @@ def lines(shown: dict[str, Any]) -> list[str]:
         found.append(f"on its way, asked for by {shown['goal']['by'] or 'an operator'}: {wanted}")
     if shown["waits_for"]:
         found.append(f"waits: {shown['waits_for']}")
-    found += shown["file"]["says"]
-    return found
+    return found + ([shown["file"]] if shown["file"] else [])
 
 
 def _ago(heard_ms: int | None) -> str:

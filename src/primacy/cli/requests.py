@@ -90,7 +90,7 @@ def approve(call: Call, /, *, node: str | None, term: int | None, as_json: bool,
             whose = f"node {node}" if node else "no node"
             raise Refused(f"as far as this node knows, {whose} waits for {'no' if node else 'an'} approval")
         node, term = waiting[0]
-    state = here.order("approve", node=node, term=term, by=_whoever())
+    state = here.order("approve", node=node, term=term, by=said_by())
     _say(call, as_json, state, f"a start of node {node} in term {term} is approved")
 
 
@@ -117,7 +117,7 @@ def remove(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> N
 def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
     """Begin a cluster, once, on one of its nodes (first_start: explicit). All others must answer that they are new."""
     node = this_node(call, **where)
-    _confirm(
+    confirm(
         node,
         yes,
         "This begins a new cluster."
@@ -141,7 +141,7 @@ def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, *
 def rejoin(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
     """Let this node speak again although NODE does not answer: you vouch that NODE is gone for good."""
     node = this_node(call, **where)
-    _confirm(
+    confirm(
         node,
         yes,
         f"You vouch that {_names(without)} is gone for good: its machine is off or wiped, and its command does not "
@@ -160,7 +160,7 @@ def _waiting(here: Local) -> list[tuple[str, int]]:
     return list(dict.fromkeys((match[1], int(match[2])) for match in found if match))
 
 
-def _whoever() -> str:
+def said_by() -> str:
     """For the record; what counts is the control key."""
     try:
         return f"{getpass.getuser()} on {socket.gethostname()}"
@@ -182,7 +182,7 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names)
 
 
-def _confirm(node: Local, yes: bool, risk: str) -> None:
+def confirm(node: Local, yes: bool, risk: str) -> None:
     """What is at risk, and a typed yes. Anything else is a no."""
     if yes:
         return

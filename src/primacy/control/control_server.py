@@ -19,6 +19,7 @@ from primacy.control.cut_request import cut_of
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, Entry, EventLog
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
+from primacy.control.members import document as members
 from primacy.control.requests import ORDERS, carry_out, target_of
 from primacy.control.when import instant
 
@@ -56,7 +57,7 @@ class ControlServer(LoopbackServer):
         return web.json_response(cluster(self.port.status()))
 
     async def _members(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.json_response(members_document(self.port.status()))
+        return web.json_response(members(self.port.status()))
 
     async def _config(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(config(self.port.status()))

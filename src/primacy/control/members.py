@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from primacy.control import NodeStatus
+from primacy.control.cluster import heard_ms
 from primacy.election.inputs import CancelChange, ChangeMembers, ForceMembers
 from primacy.election.model import Kind, Member, Register
 from primacy.errors import Refused, UsageError
@@ -191,21 +193,42 @@ def _shown(member: Member) -> str:
     return f"{member.id} at {member.address or 'no address'}{kind}{priority}"
 
 
-def document(register: Register, change: str) -> dict[str, Any]:
-    """For the control API and `--json`. `change`: what a change waits for, in the election's words."""
+def document(status: NodeStatus) -> dict[str, Any]:
+    """`GET /v1/members`. Without members yet, `version` is null, and `waits_for` says why."""
+    register, view = status.register, status.view
+    shown: dict[str, Any] = {"node": status.node, "leader": view.leader or None}
+    if register is None:
+        return {**shown, "version": None, "term": None, "members": [], "waits_for": view.waits_for or None}
     halves = [{"voters": list(half), "needed": len(half) // 2 + 1} for half in register.halves]
     goal = register.goal
     return {
+        **shown,
         "version": register.id.version,
         "term": register.id.term,
-        "members": [_row(member) for member in register.members],
+        "members": [{**_row(member), "heard_ms": heard_ms(status, member.id)} for member in register.members],
         "leaving": [member.id for member in register.prior if register.get(member.id) is None],
         "needs": halves,
         "goal": None
         if goal is None
         else {"members": [_row(member) for member in goal.members], "by": goal.by, "wall_ms": goal.wall_ms},
-        "waits_for": change or None,
+        "waits_for": view.change or None,
+        "file": file_differs(status) or None,
     }
+
+
+def file_differs(status: NodeStatus) -> str:
+    """What the file names and what the register has, if they differ: one sentence with the remedy."""
+    register, nodes = status.register, status.settings.cluster.manager.nodes
+    if register is None or not nodes:
+        return ""
+    members = [Member(name, Kind(node.kind), node.priority, address=node.addr) for name, node in nodes.items()]
+    if not difference(members, register):
+        return ""
+    now = ",".join(member.id for member in register.members)
+    return (
+        f"the file names {','.join(sorted(nodes))}; the members (version {register.id.version}) are {now}; the file "
+        "counts only for a first start: primacy members export, or, to change the members: primacy members apply"
+    )
 
 
 def _row(member: Member) -> dict[str, Any]:

@@ -147,7 +147,8 @@ def _remove(body: dict[str, Any], status: NodeStatus) -> Order:
 
 def _members(body: dict[str, Any], status: NodeStatus) -> Input:
     if status.register is None:
-        raise Refused(f"node {status.node} has no members yet: it waits for {status.view.waits_for or 'its first start'}")
+        waits = status.view.waits_for or "its first start"
+        raise Refused(f"node {status.node} has no members yet: it waits for {waits}")
     if body.get("verb") != "force":
         _must_lead(status, "members")
     return request_of(body, status.register, status.wall_ms)
