@@ -117,7 +117,9 @@ class Node:
         if version:
             assert self.disk is not None
             assert self.disk.register is not None
-            assert (term, version) == tuple(self.disk.register.id), f"{self.name} names a register that is not durable"
+            assert (term, version) == tuple(self.disk.register.id), (
+                f"{self.name} names a register that is not durable: {message} {self.disk.register.id} {self.last}"
+            )
 
     @property
     def register(self) -> Register:
@@ -168,6 +170,17 @@ class Cluster:
         for name in names.split() or list(self.nodes):
             self.nodes[name].start()
         return self
+
+    def kill(self, name: str) -> None:
+        """The machine loses its power: what ran there is gone."""
+        node = self.nodes[name]
+        node.up, node.works = False, 0
+        self.soon = [(one, given) for one, given in self.soon if one is not node]
+
+    def forget(self, name: str) -> None:
+        """And its disk."""
+        self.kill(name)
+        self.nodes[name].disk = None
 
     # --- time and the wire --------------------------------------------------------------------------------------------
 

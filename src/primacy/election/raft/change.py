@@ -59,7 +59,8 @@ class Changing:
         leader = state.leader_state
         assert leader is not None, "others refuse"
         if isinstance(given, ChangeMembers):
-            leader.change.wanted = Goal(ordered(given.members), given.by[:BY_CHARS_MAX], given.wall_ms)
+            wanted = tuple(member._replace(started_ms=0) for member in ordered(given.members))
+            leader.change.wanted = Goal(wanted, given.by[:BY_CHARS_MAX], given.wall_ms)
         else:
             leader.change.cancelled = True
         return []
@@ -84,11 +85,16 @@ class Changing:
         register, change = self.state.register, leader.change
         if register is None or not change.is_busy(register):
             return []
-        effects = self._tell_removed(register, leader)
-        if leader.closed:
-            return effects
+        effects = self._go_on(now_ms, leader, register)
+        return effects + self._tell_removed(leader)
+
+    def _go_on(self, now_ms: int, leader: Leader, register: Register) -> list[Effect]:
+        change = leader.change
         if not self.is_proved(leader):
-            return effects + self._while_unproved(now_ms, leader, register)
+            return self._while_unproved(now_ms, leader, register)
+        if leader.closed:
+            return []
+        effects: list[Effect] = []
         if change.is_done_due:
             change.is_done_due, change.wanted = False, None
             effects.append(Record(Event(Code.MEMBERS_DONE, leader.term, str(register.id), sentence(register))))
@@ -111,17 +117,17 @@ class Changing:
 
     def _approach(self, now_ms: int, leader: Leader, register: Register, goal: Goal) -> list[Effect]:
         """What one step can do; then, when those that are to vote answer, the joint register (R6)."""
-        change = leader.change
-        if not self.needs_joint(register, goal):
+        change, node = leader.change, self.state.node
+        leaves = not any(member.id == node and member.kind is Kind.VOTER for member in goal.members)
+        if not self.needs_joint(register, goal) and not leaves:
             change.is_done_due = True
             return self._write(now_ms, leader, goal.members)
-        members = prepared(register, goal)
+        members = prepared(register, goal, node)
         if register.goal is None or members != register.members:
             return self._write(now_ms, leader, members, goal=goal)
         if now_ms < change.retry_at_ms or not self.is_ready(leader, register, goal):
             return []
-        mine = next((member for member in goal.members if member.id == self.state.node), None)
-        if mine is None or mine.kind is not Kind.VOTER:
+        if leaves:
             return self._hand_over(now_ms, leader, register, goal)
         change.before = register
         return self._write(now_ms, leader, goal.members, prior=voting(register.members), goal=goal)
@@ -157,8 +163,6 @@ class Changing:
     def _finish(self, now_ms: int, leader: Leader, register: Register) -> list[Effect]:
         """The joint register is proved: the voters before count no longer (R6)."""
         change, goal = leader.change, register.goal
-        gone = [name for name in names(register.prior) if register.get(name) is None]
-        change.removed.update(dict.fromkeys(gone, True))
         change.is_done_due = goal is None or goal.members == register.members
         return self._write(now_ms, leader, register.members, goal=None if change.is_done_due else goal)
 
@@ -211,9 +215,12 @@ class Changing:
     ) -> list[Effect]:
         """The next register of this leader, told to everybody before the heartbeat that carries it."""
         state = self.state
-        version = state.members_id.version + 1
-        register = Register(MembersId(leader.term, version), members, prior, goal)
+        before = state.register
+        assert before is not None
+        register = Register(MembersId(leader.term, before.id.version + 1), members, prior, goal)
         self.leading.write_members(leader, register)
+        gone = [name for name in before.everybody if not register.named(name)]
+        leader.change.removed.update(dict.fromkeys(gone, True))
         leader.change.written_at_ms = now_ms
         told: list[Effect] = [effect for node in state.quorum.others for effect in state.tell_members(now_ms, node)]
         return [self._recorded(register), *told]
@@ -221,12 +228,11 @@ class Changing:
     def _recorded(self, register: Register) -> Record:
         return Record(Event(Code.MEMBERS_CHANGED, register.id.term, str(register.id), sentence(register)))
 
-    def _tell_removed(self, register: Register, leader: Leader) -> list[Effect]:
+    def _tell_removed(self, leader: Leader) -> list[Effect]:
         """Who was removed is told so at every heartbeat, until it says that it knows (R10)."""
-        change = leader.change
+        register, change = self.state.register, leader.change
+        assert register is not None
         change.removed = {name: True for name in change.removed if not register.named(name)}
-        if register.prior or register.goal is not None:
-            return []
         return [Send(node, MembersTold(self.state.origin, register)) for node in sorted(change.removed)]
 
     # --- for people ---------------------------------------------------------------------------------------------------

@@ -56,6 +56,8 @@ class Recall(Recovery):
         if ballot is not None:
             return self.missing(ballot)
         names = {*self.seat.membership.ids, *self.behind}
+        if self.copy is not None and self.copy.register is not None:
+            names.update(self.copy.register.everybody)
         names.update(*(register.everybody for register in self._registers()))
         return tuple(sorted(names - {self.seat.node} - set(self.without)))
 

@@ -56,8 +56,11 @@ def new_voters(register: Register, goal: Goal) -> tuple[str, ...]:
     return tuple(name for name in names(voting(goal.members)) if name not in register.voters)
 
 
-def prepared(register: Register, goal: Goal) -> tuple[Member, ...]:
-    """The goal as far as one step leads: who is to vote and does not yet is an observer, who votes still does (R6)."""
+def prepared(register: Register, goal: Goal, leader: str) -> tuple[Member, ...]:
+    """The goal as far as one step leads: who is to vote and does not yet is an observer, who votes still does (R6).
+
+    A leader that is to lead no more stays what it is, until it has handed over (R7).
+    """
     present = {member.id: member for member in register.members}
     wanted = {member.id: member for member in goal.members}
     found = []
@@ -66,6 +69,8 @@ def prepared(register: Register, goal: Goal) -> tuple[Member, ...]:
         if name not in wanted:
             if is_present_voter:
                 found.append(present[name])
+        elif name == leader and wanted[name].kind is not Kind.VOTER:
+            found.append(present[name])
         elif votes(wanted[name]) == is_present_voter:
             found.append(wanted[name])
         elif is_present_voter:  # it stops voting only by two steps

@@ -15,7 +15,7 @@ from primacy.election.raft.follow import Following
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.register import sentence
 from primacy.election.raft.roles import Leader
-from primacy.election.raft.state import RaftState
+from primacy.election.raft.state import TERM_JUMP_MAX, RaftState
 
 UNACKED_HEARTBEATS = 2
 """A heartbeat that waits for its register for longer tells nothing about the leader of today."""
@@ -37,6 +37,8 @@ class Telling:
         if state.register is None or not state.booted:
             return []
         effects: list[Effect] = []
+        if register.id.term - state.term > TERM_JUMP_MAX:
+            return state.note(Code.TERM_JUMP, sender, f"term {register.id.term} is too far above {state.term}")
         if self.is_newer(register):
             if not self.may_take():
                 return self.see_newer(now_ms, told.origin)
@@ -51,7 +53,7 @@ class Telling:
         register, ballot = report.register, state.ballot
         if ballot is None or register is None or not report.memory or report.origin.base != ballot.base:
             return []
-        if not self.is_newer(register):
+        if not self.is_newer(register) or register.id.term - state.term > TERM_JUMP_MAX:
             return []
         if not self.may_take():
             return self.see_newer(now_ms, report.origin)
@@ -74,9 +76,10 @@ class Telling:
         if state.term > term:
             state.become_follower()
         effects: list[Effect] = [Record(Event(Code.MEMBERS_CHANGED, state.term, str(register.id), sentence(register)))]
-        if not register.named(state.node):
-            effects.append(Record(Event(Code.NOT_A_MEMBER, state.term, detail=f"of version {register.id.version}")))
-        return effects + self._ack_at_last(now_ms)
+        if register.named(state.node):
+            return effects + self._ack_at_last(now_ms)
+        state.unacked = None
+        return [*effects, Record(Event(Code.NOT_A_MEMBER, state.term, detail=f"of version {register.id.version}"))]
 
     def give_up_candidacy(self, now_ms: int) -> None:
         """A vote was given for the register that was asked under, and for no newer one (R1)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from primacy.election.inputs import Init
 from primacy.election.model import DOUBLED, Role, View
 from primacy.election.raft.memory import TWO_BOOTS
+from primacy.election.raft.register import is_voter
 from primacy.election.raft.roles import Leader
 from primacy.election.raft.state import RaftState
 
@@ -42,6 +43,9 @@ def waits_for(state: RaftState, now_ms: int) -> str:
         return f"its disk to take the ballot ({disk.fault})"
     if state.muted:
         return waits_muted(state)
+    if state.register is not None and not state.register.named(state.node):
+        version = state.register.id.version
+        return f"nothing: it is not among the members (version {version}); primacy members add {state.node}, or stop it"
     if leader is not None:
         return waits_leading(state, leader, now_ms)
     if state.work_unconfirmed():
@@ -59,8 +63,16 @@ def waits_for(state: RaftState, now_ms: int) -> str:
         since_ms, elsewhere = now_ms - state.timing.promise_ms, state.peers.elsewhere
         others = ", ".join(name for name in sorted(elsewhere) if elsewhere[name] > since_ms)
         differs = f"; under another list or timing: {others} (give all nodes the same file)" if others else ""
-        return f"votes of a majority: {state.quorum.majority} of {len(state.quorum.voters)} voting nodes{differs}"
+        return f"votes of a majority: {enough(state)}{differs}"
     return "a leader to be elected" if state.quorum.votes else ""
+
+
+def enough(state: RaftState) -> str:
+    """How many voters are needed; of each half, while the members change (R2)."""
+    quorum = state.quorum
+    if len(quorum.halves) < 2:
+        return f"{quorum.majority} of {len(quorum.voters)} voting nodes"
+    return " and ".join(f"{len(half) // 2 + 1} of {', '.join(half)}" for half in quorum.halves)
 
 
 def waits_leading(state: RaftState, leader: Leader, now_ms: int) -> str:
@@ -75,10 +87,33 @@ def waits_leading(state: RaftState, leader: Leader, now_ms: int) -> str:
     return "the first heartbeat that a majority acks"
 
 
+def waits_forgotten(state: RaftState) -> str:
+    """What a node without memory waits for, by the members that it was told of (R8, R9); empty if it was told none."""
+    recall, node = state.recall, state.node
+    newest = recall.newest()
+    if newest is None:
+        return ""
+    if recall.is_lone_file(newest):
+        return "an operator: its file names nobody but itself; write the other nodes into it, and start it again"
+    if not newest.named(node):
+        return f"to be added to the members (version {newest.id.version}): primacy members add {node}"
+    if not is_voter(newest, node):
+        return "the leader to admit it"
+    if recall.is_alone(newest):
+        return "an operator: nobody else knows what it voted for, as it voted alone"
+    missing = recall.missing(None)
+    gone = f" (gone for good: primacy members remove {missing[0]})" if missing else ""
+    return f"answers from memory, for its own is lost, by {', '.join(missing) or 'nobody'}{gone}"
+
+
 def waits_muted(state: RaftState) -> str:
     recovery = state.recovery
     if state.muted == TWO_BOOTS:
         return f"{DOUBLED}, or this disk is a copy; stop one, restart the other"
+    if state.options.register and state.ballot is None:
+        told = waits_forgotten(state)
+        if told:
+            return told
     missing = recovery.missing(state.ballot)
     names = ", ".join(missing) or "nobody"
     gone = "".join(f" --without {name}" for name in missing)
