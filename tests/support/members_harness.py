@@ -152,6 +152,8 @@ class Cluster:
         self.wire: list[Sent] = []
         self.soon: list[tuple[Node, Input]] = []
         self.cut: set[frozenset[str]] = set()
+        self.loses: Callable[[Sent], bool] = lambda sent: False
+        """What gets lost on its way."""
         self.elected: dict[int, str] = {}
         self.counts: dict[str, int] = {}
         """Messages by kind that were handed over, for bounds."""
@@ -207,7 +209,7 @@ class Cluster:
         node = self.nodes.get(sent.to)
         kind = type(sent.message).__name__
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        if node is None or not node.up or self.is_cut(sent.sender, sent.to):
+        if node is None or not node.up or self.is_cut(sent.sender, sent.to) or self.loses(sent):
             return 0
         before = len(self.wire)
         node.give(Received(sent.message))
