@@ -14,7 +14,7 @@ from random import Random
 
 from primacy.election.guarantees import Guarantees
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
-from primacy.election.model import Kind, Member, Membership, Seat
+from primacy.election.model import Ballot, Kind, Member, Membership, Seat
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.election.store import FAILSAFE
 from primacy.errors import Unsafe, UsageError
@@ -156,8 +156,17 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
             f"of its cluster; to begin anew, with tokens above the clock's time: rm {path}"
         )
     by_itself = is_alone(settings) or settings.cluster.first_start == "auto"
+    if not is_alone(settings):
+        seat = seat._replace(membership=seat.membership._replace(listed_hash=_listed_hash(settings, ballot)))
     options = RaftOptions(by_itself and not lost, token_max, register=True)
     return RaftStrategy(seat, holding_times(settings), ballot, options)
+
+
+def _listed_hash(settings: Settings, ballot: Ballot | None) -> str:
+    """Of the members of the first start: as the version before shows it, whatever the file names by now."""
+    if ballot is None or ballot.register is None:
+        return config_hash(settings)
+    return config_hash(settings, {m.id: (m.address, str(m.kind), m.priority) for m in ballot.register.members})
 
 
 def row_name(settings: Settings) -> str:

@@ -56,6 +56,8 @@ class Capabilities(NamedTuple):
     """When each other node was heard in the election; None: its nodes look at a store, and hear nobody."""
     register: Callable[[], Register | None] = lambda: None
     """Its members, where they change while it runs; None: the file's are its members."""
+    config: Callable[[], str] | None = None
+    """The hash of the configuration that it shows, where that changes while it runs; None: that of its seat."""
     muted: Callable[[], str] = lambda: ""
     """Why it may not speak; empty if it may."""
     again: Again | None = None
@@ -111,7 +113,8 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
         if voted.lost:
             log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
         heard, muted = lambda: strategy.heard, lambda: strategy.muted
-        can = Capabilities(heard, partial(_register, strategy), muted, strategy.again)
+        config = lambda: strategy.origin.config  # noqa: E731
+        can = Capabilities(heard, partial(_register, strategy), config, muted, strategy.again)
         return Chosen(strategy, can, ballot)
     known = voted.ballot.token_known if voted.ballot is not None else 0
     return _lease(place, tokens, seen, known, log)

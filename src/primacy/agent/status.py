@@ -72,7 +72,7 @@ class StatusSource:
             preceding_term=strategy.preceding_term,
             others=others,
             troubles=transport.troubles if transport is not None else (),
-            config=strategy.seat.membership.hash,
+            config=config() if (config := self.chosen.can.config) is not None else strategy.seat.membership.hash,
             boot=strategy.seat.boot,
             links=self.peers.links(),
             meters=self.meter.readings(),

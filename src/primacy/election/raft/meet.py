@@ -44,7 +44,7 @@ class Meeting:
             heard, effects = self.meet_incarnation(now_ms, message)
             if not heard:
                 return False, effects
-        same_list = origin.config == state.origin.config
+        same_list = state.seat.membership.is_config(origin.config)
         if not same_list and origin.node in state.quorum.others:
             state.peers.elsewhere[origin.node] = now_ms
         if about_memory:
