@@ -77,6 +77,10 @@ class Membership(NamedTuple):
         """Who votes and acks: all but observers (Q2)."""
         return tuple(m.id for m in self.members if m.kind is not Kind.OBSERVER)
 
+    def is_config(self, config: str) -> bool:
+        """A node that shows this hash runs with our configuration."""
+        return config == self.hash or (config == self.listed_hash and config != "")
+
     @property
     def majority(self) -> int:
         """Strict majority of the whole list of voters, reachable or not."""
