@@ -144,18 +144,28 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
     ballot = memory.ballot
     lost = memory.lost or ("it turned out to be an old copy" if ballot and ballot.void and not ballot.is_mark else "")
     others = sorted({name for record in ballot.lists for name in record.voters} - {seat.node}) if ballot else []
-    if ballot is not None and ballot.is_mark and others and is_alone(settings):
+    nodes = settings.cluster.manager.nodes
+    lists_others = len(nodes) > 1
+    if ballot is not None and ballot.is_mark and others and not lists_others:
         raise Unsafe(
             f"node {seat.node} is listed alone, and {path} tells that it was listed with {', '.join(others)}: their "
             "cluster may have begun without it. Put them back into the list; or, if that cluster never began or all "
             f"of them are gone for good, to begin anew, with tokens above the clock's time: rm {path}"
         )
-    if lost and is_alone(settings):
+    if ballot is not None and not ballot.is_mark and not lists_others:
+        named = ballot.register.everybody if ballot.register is not None else others
+        if others := sorted({*named} - {seat.node}):
+            raise Unsafe(
+                f"node {seat.node} is listed alone, and {path} tells that {', '.join(others)} are members, too: it "
+                "finds nobody, and leads nobody. Put them back into the list; to take them out, first say on a node "
+                f"that runs: primacy members remove {others[0]}"
+            )
+    if lost and not lists_others:
         raise Unsafe(
             f"the ballot {path} cannot be trusted: {lost}. What this node promised is forgotten. It is the only one "
             f"of its cluster; to begin anew, with tokens above the clock's time: rm {path}"
         )
-    by_itself = is_alone(settings) or settings.cluster.first_start == "auto"
+    by_itself = settings.cluster.first_start == "auto" or (settings.cluster.first_start != "join" and not lists_others)
     if not is_alone(settings):
         seat = seat._replace(membership=seat.membership._replace(listed_hash=_listed_hash(settings, ballot)))
     options = RaftOptions(by_itself and not lost, token_max, register=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from primacy.control import AgentPort, Approve, MonitorSays, NodeStatus, Order, Remove
-from primacy.control.cluster import known_nodes
+from primacy.control.cluster import addr_of, known_nodes
 from primacy.control.eventlog import EventLog
 from primacy.control.members import BY_CHARS_MAX, only, request_of
 from primacy.control.summary import Summary
@@ -175,6 +175,11 @@ def _resume(body: dict[str, Any], status: NodeStatus) -> Input:
 
 def _init(body: dict[str, Any], status: NodeStatus) -> Input:
     only(body, "without")
+    if status.settings.cluster.first_start == "join":
+        raise Refused(
+            f"cluster.first_start is join: node {status.node} begins no cluster; on a node of the cluster, say: primacy "
+            f"members add {status.node} --addr {addr_of(status, status.node) or 'HOST:PORT'}"
+        )
     without = _without(body, status)
     listed = [name for name, _, _ in membership_rows(status.settings)]
     awaited = status.view.waits_for.replace(",", " ").split()  # of an earlier list, which only this node's disk knows
