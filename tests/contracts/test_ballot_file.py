@@ -24,6 +24,7 @@ from primacy.node import ballot as ballots
 from primacy.node.ballot import Durable, FileDurable, Memory, MemoryDurable, packed, unpacked
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock, RunLock
+from tests.support.members_drawn import registers
 
 OLD = Ballot(1_700_000_000_000, 3, "a", 3_000, 1_700_000_000_003, 7, (ListRecord("hash", ("a", "b"), True),))
 NEW = OLD._replace(
@@ -50,6 +51,7 @@ ballots_of = st.builds(
     st.booleans(),
     st.lists(st.tuples(names, numbers, st.integers(0, 2**63 - 1)), max_size=4).map(tuple),
     st.booleans(),
+    st.none() | registers,
 )
 
 

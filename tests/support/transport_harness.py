@@ -9,12 +9,15 @@ from typing import Any
 
 from primacy.election.messages import (
     Ack,
+    Admission,
     Ahead,
     FailsafeAck,
     FailsafeHeartbeat,
     FirstBallot,
     FirstBallotTaken,
     Heartbeat,
+    MembersTaken,
+    MembersTold,
     Message,
     Origin,
     Own,
@@ -25,6 +28,7 @@ from primacy.election.messages import (
     VoteReply,
     VoteRequest,
 )
+from primacy.election.model import Goal, Kind, Member, MembersId, Register
 from primacy.transport import MemoryNet, MemoryTransport, Transport
 from primacy.transport.seal import (
     Seal,
@@ -42,6 +46,12 @@ itself is so more often among thousands."""
 BIG = 2**62 - 1
 ORIGIN = Origin("node-of-twenty-chars", BIG, BIG, "f" * 32, 2**52)
 RELEASE = Release(ORIGIN, BIG, "another-of-twenty-ch")
+REGISTER = Register(
+    MembersId(BIG, BIG),
+    (Member("another-of-twenty-ch", Kind.VOTER, 100, 0, "10.0.0.1:7946"), Member("b", Kind.OBSERVER)),
+    (Member("b"),),
+    Goal((Member("another-of-twenty-ch"),), "root@b", BIG),
+)
 EVERY: tuple[Message, ...] = (
     VoteRequest(ORIGIN, BIG, True),
     VoteRequest(ORIGIN, 3, False, RELEASE._replace(origin=ORIGIN._replace(node="b"))),
@@ -61,6 +71,9 @@ EVERY: tuple[Message, ...] = (
     Own(ORIGIN, 1),
     FailsafeHeartbeat(ORIGIN, 2**53 - 1, BIG),
     FailsafeAck(ORIGIN, 2**53 - 1, BIG, BIG),
+    MembersTold(ORIGIN._replace(members=(BIG, BIG)), REGISTER),
+    MembersTaken(ORIGIN._replace(members=(BIG, BIG))),
+    Admission(ORIGIN._replace(members=(BIG, BIG)), BIG, BIG, REGISTER, 86_400_000, 2**53 - 1, (("b", BIG, BIG),)),
 )
 
 

@@ -6,14 +6,12 @@ is done and the strategy is told `PersistFailed`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from primacy.election.events import Event
 from primacy.election.messages import Message, Release
+from primacy.election.model import Ballot, Leadership
 from primacy.election.store import StoreRequest
-
-if TYPE_CHECKING:  # model names the effects in the port's signature
-    from primacy.election.model import Ballot, Leadership
 
 
 class Persist(NamedTuple):

@@ -5,13 +5,11 @@ Times are never in an input but for `wall_ms`, which is display time and may onl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from primacy.election.messages import Message
+from primacy.election.model import Member
 from primacy.election.store import StoreAnswer
-
-if TYPE_CHECKING:  # model names the inputs in the port's signature
-    from primacy.election.model import Member
 
 
 class Started(NamedTuple):

@@ -7,10 +7,9 @@ reordered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:  # model names effects, which carry messages
-    from primacy.election.model import Register
+from primacy.election.model import Register
 
 
 class Origin(NamedTuple):

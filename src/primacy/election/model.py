@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from primacy.election.effects import Effect
-from primacy.election.inputs import Input
+if TYPE_CHECKING:  # they name what stands here
+    from primacy.election.effects import Effect
+    from primacy.election.inputs import Input
 
 TOKEN_MAX = 2**53 - 1
 """Largest fencing token: still exact in every JSON reader (T1)."""

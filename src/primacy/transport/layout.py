@@ -32,6 +32,8 @@ VOTERS_MAX = 100
 ADDRESS_CHARS_MAX = 270
 """A host name has at most 253 characters; a port follows."""
 PRIORITY_MAX = 2**31
+MEMBER_KINDS = (MemberKind.VOTER, MemberKind.WITNESS, MemberKind.OBSERVER)
+"""In a register by their place here, which never changes."""
 ORIGIN_FIELDS = 5
 """Kind included. Which register of members the sender has stands behind all other fields of a message."""
 
@@ -113,38 +115,64 @@ def _seen(value: Any) -> tuple[tuple[str, int, int], ...]:
     return tuple((_text(node), _number(incarnation), _number(boot)) for node, incarnation, boot in rows)
 
 
-def _members(value: Any) -> tuple[Member, ...]:
-    """Sorted and each once, as a machine relies on."""
+def _rows(value: Any) -> list[Member]:
+    """Each node once, as often as it has something else said of it: `[name, kind, priority, address]`."""
     found = []
-    for row in _row(value, VOTERS_MAX):
-        name, kind, priority, started_ms, address = _row(row, 5)
-        if type(priority) is not int or abs(priority) > PRIORITY_MAX:
-            raise Unreadable("no priority of ours")
-        if type(address) is not str or len(address) > ADDRESS_CHARS_MAX:
-            raise Unreadable("no address of ours")
-        found.append(Member(_text(name), MemberKind(kind), priority, _number(started_ms), address))
+    for row in _row(value, 3 * VOTERS_MAX):
+        name, kind, priority, address = _row(row, 4)
+        if type(kind) is not int or type(priority) is not int or type(address) is not str:
+            raise Unreadable("no member of ours")
+        if not 0 <= kind < len(MEMBER_KINDS) or abs(priority) > PRIORITY_MAX or len(address) > ADDRESS_CHARS_MAX:
+            raise Unreadable("no member of ours")
+        found.append(Member(_text(name), MEMBER_KINDS[kind], priority, 0, address))
+    return found
+
+
+def _members(rows: list[Member], places: Any) -> tuple[Member, ...]:
+    """Those rows: sorted and each node once, as a machine relies on."""
+    chosen = [_number(place) for place in _row(places, VOTERS_MAX)]
+    if any(place >= len(rows) or place < 0 for place in chosen):
+        raise Unreadable("no member of ours")
+    found = tuple(rows[place] for place in chosen)
     names = [member.id for member in found]
     if "" in names or names != sorted(set(names)):
         raise Unreadable("no members of ours")
-    return tuple(found)
+    return found
 
 
 def _register(value: Any) -> Register:
-    if type(value) is not list or len(value) < 4:
+    if type(value) is not list or len(value) < 5:
         raise Unreadable("no register of ours")
-    members, prior = _members(value[1]), _members(value[2])
+    rows = _rows(value[1])
     goal = None
-    if value[3] is not None:
-        wanted, by, wall_ms = _row(value[3], 3)
-        goal = Goal(_members(wanted), _text(by), _number(wall_ms))
-    register = Register(MembersId(*_members_id(value[0])), members, prior, goal)
-    if not register.voters or any(member.kind is MemberKind.OBSERVER for member in prior):
+    if value[4] is not None:
+        wanted, by, wall_ms = _row(value[4], 3)
+        goal = Goal(_members(rows, wanted), _text(by), _number(wall_ms))
+    register = Register(MembersId(*_members_id(value[0])), _members(rows, value[2]), _members(rows, value[3]), goal)
+    if not register.voters or any(member.kind is MemberKind.OBSERVER for member in register.prior):
         raise Unreadable("no register of ours")
     return register
 
 
+def _plain_register(register: Register | None) -> list[Any] | None:
+    """Members, those before and the goal name mostly the same nodes, so that each is written once."""
+    if register is None:
+        return None
+    goal = register.goal
+    wanted = goal.members if goal is not None else ()
+    table = {member: place for place, member in enumerate(sorted({*register.members, *register.prior, *wanted}))}
+
+    def places(members: tuple[Member, ...]) -> list[int]:
+        return [table[member] for member in members]
+
+    rows = [[m.id, MEMBER_KINDS.index(m.kind), m.priority, m.address] for m in table]
+    said = None if goal is None else [places(wanted), goal.by, goal.wall_ms]
+    return [list(register.id), rows, places(register.members), places(register.prior), said]
+
+
 def _register_or_none(value: Any) -> Register | None:
-    return None if value is None else _register(value)
+    """None also for what another version says in that place."""
+    return _register(value) if type(value) is list else None
 
 
 Read = Callable[[Any], Any]
@@ -195,6 +223,8 @@ KINDS: tuple[Kind, ...] = (
     _kind(17, messages.Admission, _number, _number, _register, _number, _number, _seen),
 )
 """Numbers are never used again for something else."""
+ABOUT_MEMBERS = 15
+"""From this kind on, nothing but the id of the sender's register has ever stood behind the fields."""
 _BY_NUMBER = {kind.number: kind for kind in KINDS}
 _NUMBER_OF: dict[Any, int] = {kind.made: kind.number for kind in KINDS}
 _encode = msgspec.msgpack.Encoder().encode
@@ -209,8 +239,14 @@ def packed(message: Message) -> bytes:
     origin = message.origin
     if type(message) is messages.VoteRequest:
         fields[2] = _plain_evidence(message.evidence)
-    elif type(message) is messages.Report and message.register is None and origin.members == (0, 0):
-        fields.pop()  # as earlier versions said it
+    elif type(message) is messages.Report:
+        register = _plain_register(fields.pop())
+        if register is not None or origin.members != (0, 0):  # else as earlier versions said it
+            fields.append(register)
+    elif type(message) is messages.MembersTold:
+        fields[0] = _plain_register(message.register)
+    elif type(message) is messages.Admission:
+        fields[2] = _plain_register(message.register)
     return _encode([number, *origin[1:ORIGIN_FIELDS], *fields, *_plain_id(origin)])
 
 
@@ -243,7 +279,7 @@ def unpacked(sender: str, payload: bytes) -> Message | None:
         fields = row[ORIGIN_FIELDS:end]
         if len(fields) < kind.needed:
             return None
-        if len(row) > end and _is_members_id(row[end]):
+        if len(row) > end and (_is_members_id(row[end]) or kind.number >= ABOUT_MEMBERS):
             origin = origin._replace(members=_members_id(row[end]))
         return kind.made(origin, *(read(value) for read, value in zip(kind.reads, fields, strict=False)))
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):

@@ -271,12 +271,19 @@ class Remembering:
             term=state.term,
             hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
             token_max=max(self._token_known(), state.options.token_max),
-            confirmed=tuple((r.hash, r.voters) for r in ballot.lists if r.confirmed) if ballot is not None else (),
+            confirmed=self._confirmed(),
             incarnation_seen=max(seen, query.origin.incarnation),
             gave_way=state.first.gave_way and state.recovery.copy is None,
             register=self._register_told(),
         )
         return [*self.mark(), Send(asker, report)]
+
+    def _confirmed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The lists that it was able under; with a register, that says it."""
+        ballot = self.state.ballot
+        if ballot is None or self.state.options.register:
+            return ()
+        return tuple((record.hash, record.voters) for record in ballot.lists if record.confirmed)
 
     def _register_told(self) -> Register | None:
         """The members that it knows of; without memory those of its file, which a first start compares (R12)."""

@@ -94,8 +94,10 @@ def difference(register: Register, members: tuple[Member, ...]) -> str:
     present, wanted = {m.id: m for m in register.members}, {m.id: m for m in members}
     added = [f"{name} added" for name in sorted(wanted) if name not in present]
     removed = [f"{name} removed" for name in sorted(present) if name not in wanted]
-    changed = [f"{name} changed" for name in sorted(present) if name in wanted and wanted[name] != present[name]]
-    return ", ".join([*added, *removed, *changed])
+    both = [(present[name], wanted[name]) for name in sorted(present) if name in wanted]
+    kinds = [f"{new.id} as {new.kind}" for old, new in both if new.kind is not old.kind]
+    changed = [f"{new.id} changed" for old, new in both if new != old and new.kind is old.kind]
+    return ", ".join([*added, *removed, *kinds, *changed])
 
 
 def sentence(register: Register) -> str:

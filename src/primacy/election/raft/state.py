@@ -269,11 +269,11 @@ class RaftState:
         self.refresh_members()
 
     def tell_members(self, now_ms: int, node: str) -> list[Effect]:
-        """The whole register, at most once per heartbeat and receiver (E1)."""
+        """The whole register, the same one at most once per heartbeat and receiver (E1)."""
         register = self.register
         if register is None:
             return []
-        return self.refuse(now_ms, Send(node, MembersTold(self.origin, register)))
+        return self.refuse(now_ms, Send(node, MembersTold(self.origin, register)), *register.id)
 
     def hears(self, node: str) -> bool:
         """With a register anybody of this cluster: who was removed, or is not known here yet, must be told so."""

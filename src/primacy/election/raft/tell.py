@@ -79,6 +79,7 @@ class Telling:
         if register.named(state.node):
             return effects + self._ack_at_last(now_ms)
         state.unacked = None
+        state.become_follower()
         return [*effects, Record(Event(Code.NOT_A_MEMBER, state.term, detail=f"of version {register.id.version}"))]
 
     def give_up_candidacy(self, now_ms: int) -> None:

@@ -8,9 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from primacy.election.inputs import Init, Input, MembersChanged, Pause, Received, Rejoin, Resume, StepDown
+from primacy.election.inputs import (
+    CancelChange,
+    ChangeMembers,
+    ForceMembers,
+    Init,
+    Input,
+    MembersChanged,
+    Pause,
+    Received,
+    Rejoin,
+    Resume,
+    StepDown,
+)
 from primacy.election.messages import Alive, Message, Origin
-from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership
+from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership, Seat
+from primacy.election.raft.register import first_register
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.election.store import FAILSAFE
 from primacy.errors import UsageError
 from primacy.settings.timing import PROFILES_OF, Timing
@@ -28,7 +42,7 @@ from primacy.supervise.vocabulary import State
 
 RESTART_MS = 20
 """How long a restart with a new file takes."""
-BEGINS = ("formed", "blank", "auto", "off", "failsafe")
+BEGINS = ("formed", "blank", "auto", "off", "failsafe", "register")
 """How a scene may begin, see `Scenario.cluster`."""
 ELECT_MAX_MS = 60_000
 """`elect` gives up after this long."""
@@ -45,6 +59,7 @@ class Scenario:
         self.transcript = TranscriptText()
         self.plan = Plan()
         self.auto = False
+        self.register = False
         self._world: World | None = None
         self._copies: dict[str, Ballot | None] = {}
         self._duplicates: dict[str, Node] = {}
@@ -76,7 +91,8 @@ class Scenario:
         """Builds the world: nodes, options as name=value, and how it begins.
 
         `formed` (the default): with a first ballot on every disk. `blank`: without. `auto`: without, and with
-        `first_start: auto`. `off`: nobody is started yet. `failsafe`: a lease with a fixed list (L7).
+        `first_start: auto`. `off`: nobody is started yet. `failsafe`: a lease with a fixed list (L7). `register`: raft
+        with a register of members (R).
         """
         options = dict(word.split("=", 1) for word in words.split() if "=" in word)
         begins = [word for word in words.split() if word in BEGINS]
@@ -84,13 +100,14 @@ class Scenario:
         self.plan = Plan(strategy=options.pop("strategy", "raft"), profile=options.pop("profile", "lab"))
         if self.plan.profile not in PROFILES_OF.get(self.plan.strategy, ()):
             raise TranscriptError(f"no profile {self.plan.profile!r} of strategy {self.plan.strategy!r}")
-        self.auto = "auto" in begins
+        self.auto, self.register = "auto" in begins, "register" in begins
         entry = entry_of(self.plan.strategy)
         timing = timing_for(self.plan.strategy, self.plan.profile)
         store = None
         if self.plan.strategy == "lease" and isinstance(timing, Timing):
             store = SimStore(wait_max_ms=timing.wait_ms)
-        world = World(f"transcript/{options.pop('seed', '1')}", entry.build(self.auto), store)
+        build = self._with_register if self.register else entry.build(self.auto)
+        world = World(f"transcript/{options.pop('seed', '1')}", build, store)
         if options:
             raise TranscriptError(f"unknown option {', '.join(options)}; there are strategy, profile, seed")
         _calm(world)
@@ -108,9 +125,13 @@ class Scenario:
                 self.world.lease_name = FAILSAFE + "main"
             if self.plan.strategy == "raft" and not self.auto and "blank" not in begins:
                 record = ListRecord(membership.hash, membership.voters, confirmed=True)
-                node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
+                register = first_register(membership.members) if self.register else None
+                node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,), register=register)
         if "off" not in begins:
             self.start(" ".join(membership.ids))
+
+    def _with_register(self, node: Node, seat: Seat, ballot: Ballot | None) -> RaftStrategy:
+        return RaftStrategy(seat, node.timing, ballot, RaftOptions(auto=self.auto, register=True))
 
     def _add(self, name: str, membership: Membership) -> Node:
         place = len(self.world.nodes) + 1
@@ -118,15 +139,11 @@ class Scenario:
         return self.world.add(name, clock, membership, timing_for(self.plan.strategy, self.plan.profile))
 
     def _list_of(self, words: list[str], profile: str) -> Membership:
-        """A list from `a b:witness c:2`; its hash is readable and covers the times."""
-        members = []
-        for word in words:
-            name, _, more = word.partition(":")
-            kind = Kind(more) if more in list(Kind) else Kind.VOTER
-            members.append(Member(name, kind, int(more) if more.lstrip("-").isdigit() else 0))
+        """A list from `a b:witness c:2`; its hash is readable and covers the times. With a register, these alone."""
+        members = _members_of(words)
         if not members:
             raise TranscriptError("a list of nodes is needed")
-        return Membership.of(members, f"{'+'.join(sorted(words))}/{profile}")
+        return Membership.of(members, profile if self.register else f"{'+'.join(sorted(words))}/{profile}")
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -362,6 +379,27 @@ class Scenario:
         for node in self.world.nodes.values():
             self.world.give(node, MembersChanged(members, self._version))
 
+    def machine(self, name: str) -> None:
+        """A new machine, without memory, with the file that the others had at first."""
+        self._add(name, next(iter(self.world.nodes.values())).membership)
+        self.start(name)
+
+    def members(self, words: str) -> None:
+        """An operator asks the leader for these members."""
+        self._tell_leader(ChangeMembers(tuple(_members_of(words.split())), "an operator"))
+
+    def cancel_members(self) -> None:
+        self._tell_leader(CancelChange("an operator"))
+
+    def force_members(self, name: str, without: str) -> None:
+        self.tell(name, ForceMembers(tuple(without.split())))
+
+    def _tell_leader(self, given: Input) -> None:
+        leading = [node.name for node in self.world.nodes.values() if node.up and node.role == "leader"]
+        if len(leading) != 1:
+            raise TranscriptError(f"one node must lead to be asked, and these do: {', '.join(leading) or 'none'}")
+        self.tell(leading[0], given)
+
     # --- the store ----------------------------------------------------------------------------------------------------
 
     @property
@@ -399,11 +437,24 @@ class Scenario:
                 continue
             view = node.machine.view(node.local_ms())
             role = f"{view.role} (stopped)" if node.stopped else str(view.role)
-            rows.append((name, role, view.leader or "-", self.transcript.term(view.term), work, view.waits_for))
+            waits_for = f"members: {view.change}" if view.change and not view.waits_for else view.waits_for
+            if view.members is not None:
+                role = f"{role}, members {view.members}"
+            rows.append((name, role, view.leader or "-", self.transcript.term(view.term), work, waits_for))
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         return [
             "        " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
         ]
+
+
+def _members_of(words: list[str]) -> list[Member]:
+    """From `a b:witness c:2`, the last with a priority."""
+    members = []
+    for word in words:
+        name, _, more = word.partition(":")
+        kind = Kind(more) if more in list(Kind) else Kind.VOTER
+        members.append(Member(name, kind, int(more) if more.lstrip("-").isdigit() else 0))
+    return members
 
 
 def _calm(world: World) -> None:

@@ -226,11 +226,19 @@ FIXED: dict[type, Told] = {
 }
 """Messages that always say the same."""
 
+
+def _members_id(origin: m.Origin) -> str:
+    return ".".join(map(str, origin.members))
+
+
 SAID: dict[type, Callable[[Any], Told]] = {
     m.VoteRequest: _vote_request,
     m.VoteReply: _vote_reply,
     m.Report: _report,
     m.Ahead: lambda said: (f"I am already at term {said.term}", ("ahead", said.term)),
+    m.MembersTold: lambda said: (f"the members are {said.register.id}", ("members", said.register.id)),
+    m.MembersTaken: lambda said: (f"I have the members {_members_id(said.origin)}", ("taken", said.origin.members)),
+    m.Admission: lambda said: (f"you are admitted, with the members {said.register.id}", ("admitted", said.echo)),
     m.Handover: lambda said: (f"{said.successor} shall lead", None),
     m.Baton: lambda said: (f"baton of {said.starter}, highest so far {said.best}", None),
 }

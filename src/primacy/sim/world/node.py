@@ -80,7 +80,10 @@ class Node:
         return self.machine is not None
 
     def release_targets(self) -> tuple[str, ...]:
-        return tuple(name for name in self.membership.ids if name != self.name)
+        """Everybody that its file names and, with a register of members, everybody that this names."""
+        ballot = self.disk.ballot
+        named = ballot.register.everybody if ballot is not None and ballot.register is not None else ()
+        return tuple(name for name in dict.fromkeys((*self.membership.ids, *named)) if name != self.name)
 
     def lock_held(self) -> bool:
         return any(guard.holds_lock for guard in self.guards)
