@@ -14,6 +14,7 @@ from primacy.control.requests import carry_out
 from primacy.election.inputs import ChangeMembers, Input, Pause, Resume
 from primacy.errors import Refused
 from primacy.node.folder import Folder
+from primacy.settings import load
 from primacy.supervise.probes import HealthProbes
 from primacy.supervise.start_gate import StartGate
 
@@ -75,8 +76,6 @@ class Operations:
         others = sorted({member.id for member in given.members} - {self.peers.node})
         if not others or len(settings.cluster.manager.nodes) > 1:
             return
-        from primacy.settings import load
-
         if len(load(settings.source, self.peers.node).cluster.manager.nodes) < 2:
             raise Refused(
                 f"the file of node {self.peers.node} names nobody but itself: without its ballot it would begin a "

@@ -177,8 +177,8 @@ def _init(body: dict[str, Any], status: NodeStatus) -> Input:
     only(body, "without")
     if status.settings.cluster.first_start == "join":
         raise Refused(
-            f"cluster.first_start is join: node {status.node} begins no cluster; on a node of the cluster, say: primacy "
-            f"members add {status.node} --addr {addr_of(status, status.node) or 'HOST:PORT'}"
+            f"cluster.first_start is join: node {status.node} begins no cluster; on a node of it, say: primacy members "
+            f"add {status.node} --addr {addr_of(status, status.node) or 'HOST:PORT'}"
         )
     without = _without(body, status)
     listed = [name for name, _, _ in membership_rows(status.settings)]
