@@ -134,6 +134,8 @@ def test_what_is_not_there_and_what_is_not_done_there(serve: Callable[[Play], No
             assert (status, said["error"][:16]) == (404, "there is nothing")
             assert len(said["error"]) < 120
         for name in ORDERS:
+            if name == "members":  # which may be read, too
+                continue
             status, said = await served.get(f"/v1/{name}")
             assert (status, said) == (405, {"error": f"GET is not for /v1/{name}; there is POST"})
         for path in ("/v1/state", "/v1/cluster", "/v1/config", "/v1/events", "/healthz", "/leader", "/metrics"):
