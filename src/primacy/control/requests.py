@@ -134,7 +134,7 @@ def _remove(body: dict[str, Any], status: NodeStatus) -> Order:
         raise UsageError('node: the name of a node, {"node": "b"}')
     if not status.listed or status.settings.cluster.manager.type == "static":
         raise Refused(
-            "the list of this cluster is a fixed one: take the node out of cluster.manager.nodes, on all nodes"
+            "the list of this cluster is no one that nodes join by themselves; of raft, say: primacy members remove NODE"
         )
     names = [name for name, _, _ in status.listed]
     if node not in names:
