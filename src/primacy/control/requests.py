@@ -133,9 +133,7 @@ def _remove(body: dict[str, Any], status: NodeStatus) -> Order:
     if not isinstance(node, str) or not node:
         raise UsageError('node: the name of a node, {"node": "b"}')
     if not status.listed or status.settings.cluster.manager.type == "static":
-        raise Refused(
-            "the list of this cluster is no one that nodes join by themselves; of raft, say: primacy members remove NODE"
-        )
+        raise Refused("nodes do not join this cluster by themselves; of raft, say: primacy members remove NODE")
     names = [name for name, _, _ in status.listed]
     if node not in names:
         raise UsageError(f"node = {node[:80]}: no node of this cluster; there are {', '.join(names)}")

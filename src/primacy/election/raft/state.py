@@ -242,7 +242,7 @@ class RaftState:
         self.lag_ms = self.quorum.rank * self.timing.spread_ms
         term, version = self.members_id
         membership = self.seat.membership
-        config = membership.listed_hash if membership.listed_hash and version <= 1 else membership.hash
+        config = membership.listed_hash if membership.listed_hash and version == 1 else membership.hash
         self.origin = self.origin._replace(config=config, members=(term, version))
 
     @property
