@@ -104,7 +104,7 @@ class Election:
         self._candidacy.open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if os.getpid() != self._renewer.pid:
             return  # a forked child: threads and lease are the parent's
         self._end_body(leaving=True)
@@ -152,7 +152,7 @@ class Election:
 
     def _wait(self, deadline: float | None, unless_held: bool) -> Hold | None:
         if self._observer:
-            raise UsageError(f"this process only watches {self.name}: leave out observer=True to stand")
+            raise UsageError(f"this process only watches {self.name}: leave out observer=True to campaign")
         with self._news:
             if self._waits or not self._opened or self._left:
                 raise UsageError(f"election {self.name} is used in its own `with` block, by one thread at a time")

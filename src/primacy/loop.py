@@ -231,11 +231,7 @@ class QuickLoop(asyncio.SelectorEventLoop):
         return super().call_soon(callback, *args, context=context)
 
     def call_at(
-        self,
-        when: float,
-        callback: Callable[[Unpack[More]], object],
-        *args: *More,
-        context: Context | None = None,
+        self, when: float, callback: Callable[[Unpack[More]], object], *args: *More, context: Context | None = None
     ) -> asyncio.TimerHandle:
         self.quick.pressed = True
         return super().call_at(when, callback, *args, context=context)

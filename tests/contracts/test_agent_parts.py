@@ -87,7 +87,7 @@ def test_what_is_worth_telling_is_found_in_one_place_and_said_once() -> None:
     workload = SimpleNamespace(state="stopped", pid=0)
     strategy = SimpleNamespace(role=Role.FOLLOWER, term=1, leader="b", paused=False, healthy=True)
     waits = [""]
-    chosen = SimpleNamespace(strategy=strategy, can=SimpleNamespace(muted=lambda: waits[0]))
+    chosen = SimpleNamespace(strategy=strategy, can=SimpleNamespace(recovering=lambda: waits[0]))
     gate: Any = SimpleNamespace(gate=SimpleNamespace(phase="idle"))
     parts: Any = (None, None, chosen, None, SimpleNamespace(view=lambda: workload), gate, None, None, True)
     source = StatusSource(*parts)

@@ -70,7 +70,7 @@ def node_in(
 
 
 def here(root: Path) -> Any:
-    return local(Call(), None, None, str(root))
+    return local(Call(), state_dir=str(root))
 
 
 def test_a_number_that_passed_to_another_process_is_no_node_and_is_not_ended(
@@ -120,7 +120,7 @@ def test_nodes_of_another_cluster_or_election_are_named_with_the_command(say: Sa
 
 
 def test_the_dashboard_finds_nodes_as_they_come_and_go(feed: Feed, tmp_path: Path) -> None:
-    whole = Here(place(Call(), None, None, str(tmp_path)))
+    whole = Here(place(Call(), state_dir=str(tmp_path)))
     assert whole.nodes() == {}
     folder = node_in(tmp_path, "b", feed.port)
     (at,) = whole.nodes().values()

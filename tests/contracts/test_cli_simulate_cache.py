@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from primacy.cli import main as entry
-from primacy.cli import simulate_cache
+from primacy.cli.simulate_text import EXIT_VIOLATION
 from primacy.sim.cache import batch as cache_batch
 from primacy.sim.cache.trial import CachePlan, CacheTrial
 from tests.support.cache_bad_machine import EverybodyFetches, simple
@@ -73,7 +73,7 @@ def test_a_violation_is_exit_1_with_fewer_classes_and_the_command(
     monkeypatch.setattr(cache_batch, "CacheTrial", Broken)
     monkeypatch.setattr(cache_batch, "run_trial", lambda plan, _, seed: Broken(plan, seed).run())
     said = say("--seeds", "1", "--jobs", "1", "--nodes", "3")
-    assert said.code == simulate_cache.EXIT_VIOLATION
+    assert said.code == EXIT_VIOLATION
     assert "Repeat it: primacy simulate --strategy cache --nodes 3" in said.out
     assert "--seed 0" in said.out
 

@@ -260,7 +260,7 @@ def test_sql_outside_of_a_transaction_it_is_an_error(database: Database) -> None
         connection.autocommit = True
     else:
         connection.autocommit(True)
-    with pytest.raises(UsageError, match="stands in no transaction"):
+    with pytest.raises(UsageError, match="outside of a transaction"):
         sql.guard(connection, "job", 5)
 
 
@@ -292,7 +292,7 @@ def test_sql_with_sqlalchemy(database: Database) -> None:
         with pytest.raises(StaleToken), engine.begin() as connection:
             sql.guard(connection, "job", 5)
         bare = engine.execution_options(isolation_level="AUTOCOMMIT")
-        with bare.connect() as connection, pytest.raises(UsageError, match="no transaction"):
+        with bare.connect() as connection, pytest.raises(UsageError, match="outside of a transaction"):
             sql.guard(connection, "job", 7)
     finally:
         engine.dispose()

@@ -462,7 +462,7 @@ def test_L9_the_table_can_be_made_beforehand(here: Where) -> None:
     assert after.genesis.wait_max_ms == 60_000, "raised, never lowered"
     assert after.genesis.is_settled(after.server) == before.genesis.is_settled(before.server)
     harness.take()
-    with pytest.raises(Refused, match="stand"):
+    with pytest.raises(Refused, match="is not new"):
         harness.store.make_table(new=True)
     assert harness.look().row is not None
 

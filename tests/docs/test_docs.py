@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from primacy import errors, settings
-from primacy.cli.main import EXIT_INTERRUPTED, EXIT_OUR_FAULT
+from primacy.cli.call import EXIT_INTERRUPTED
+from primacy.cli.main import EXIT_OUR_FAULT
 from primacy.election import guarantees
 from primacy.settings.contract import Contract, contract
 from primacy.settings.page import config_page

@@ -490,7 +490,7 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     assert "node a waits for the first start of the cluster: primacy init, once, on one node" in text
     assert "node c was never heard; it should be at h:3: is it started there, and does the firewall let UDP" in text
     beside = status_lines({**state, "beside": ["z"]})
-    assert "node z runs here, too, and is not in this list; primacy --node z status says how it stands" in beside
+    assert "node z runs here, too, and is not in this list; primacy --node z status shows it" in beside
     assert "does the firewall let TCP through?" in "\n".join(status_lines({**state, "strategy": "ring"}))
     assert "node b was never" not in text
     assert re.search(r"^b .* 41 ms ago$", text, re.MULTILINE)

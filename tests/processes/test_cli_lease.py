@@ -369,7 +369,7 @@ def test_watch_says_each_change_once() -> None:
     assert watched.look(200, True, held._replace(seq=2), "s1", "") == []
     assert watched.look(3_000, True, held._replace(seq=2), "s1", "") == []
     assert watched.look(3_262, True, held._replace(seq=2), "s1", "") == [
-        "not renewed for 3,062 ms: free for whoever wants it"
+        "not renewed for 3,062 ms: free for the next that asks"
     ]
     assert watched.look(3_500, True, held._replace(seq=2), "s1", "") == []
     assert watched.look(3_600, True, held._replace(seq=3), "s1", "") == ["renewed again"]

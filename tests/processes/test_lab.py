@@ -96,7 +96,7 @@ def test_nonsense_about_links_gets_one_sentence() -> None:
     ):
         with pytest.raises(UsageError, match=part):
             links.set(node, other, way)
-    with pytest.raises(UsageError, match="stands twice"):
+    with pytest.raises(UsageError, match="is named twice"):
         links.divide(["a", "a"])
     with pytest.raises(UsageError, match="one of leader-alone, halves, 2/3"):
         islands_of("thirds", "ab", "a")

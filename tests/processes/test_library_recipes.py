@@ -307,7 +307,7 @@ def test_sync_a_body_that_noticed_nothing_is_counted(place: Place, caplog: pytes
             place.table.up = True
             break
         in_a_while(lambda: election.counts.over_late == 1)
-    assert "another holder may have worked beside it" in caplog.text
+    assert "another holder may have worked at the same time" in caplog.text
     assert "still runs although its hold has ended" in caplog.text
 
 

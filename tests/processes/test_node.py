@@ -150,7 +150,7 @@ def test_a_leader_that_is_stopped_hands_over_in_order(crowd: NodeCrowd, say: Say
     table = say("cluster", "nodes", "--state-dir", root).out.splitlines()
     assert len(table) == 4
     assert [line.split()[:2] for line in table[1:]] == [[name, name.replace("-", ":")] for name in sorted(crowd.nodes)]
-    read = Here(place_of(Call(), None, None, root)).nodes()
+    read = Here(place_of(Call(), state_dir=root)).nodes()
     assert len({where() for where in read.values()}) == 3, "the dashboard reads all that run here"
     several = say("pause", "--state-dir", root)
     assert several.code == 2
@@ -268,7 +268,7 @@ def test_nodes_of_one_machine_share_a_secret_that_is_made_once_and_for_them_alon
         ([], "is this the first node of a cluster, or does it join one?"),
         (["--algorithm", "raft", "--nodes", "localhost:5002,localhost:5003"], "localhost:5001 is not in --nodes"),
         (["--algorithm", "raft", "--nodes", "localhost:5001,localhost"], "--nodes localhost: this is no host:port"),
-        (["--algorithm", "raft", "--nodes", "localhost:5001,localhost:5001"], "a node stands there twice"),
+        (["--algorithm", "raft", "--nodes", "localhost:5001,localhost:5001"], "a node is named twice"),
         (["--algorithm", "raft", "--nodes", "a b=localhost:5001"], "'a b' is no id of a node"),
         (
             ["--algorithm", "raft", "--nodes", "localhost:5001,10.0.0.2:5001"],

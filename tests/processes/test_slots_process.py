@@ -157,7 +157,7 @@ def test_calls_that_cannot_succeed_are_refused_before_anybody_is_asked(tmp_path:
         (["set", "0", "a\nb"], "a value has at most 36 bytes and no line feed; this has 3"),
         (["get", "0", "--addr", "a..b:1"], "--addr a..b:1: a host is a name or an address"),
         (["serve", "--addr", "a..b:1"], "--addr a..b:1: a host is a name or an address"),
-        (["get", "0", "--user", "pepe"], "--user: there is no terminal to ask for the password on; it may stand in"),
+        (["get", "0", "--user", "pepe"], "--user: there is no terminal to ask for the password on; it may be in"),
     ):
         done = primacy("slots", *call)
         assert (done.returncode, said in done.stderr) == (2, True), done

@@ -6,9 +6,7 @@ import base64
 import contextlib
 import json
 import shutil
-import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from primacy.store.etcd import EtcdStore
 from primacy.store.etcd_http import Endpoint, Gateway
 from tests.support.servers import Etcd, find, wait_for
 from tests.support.store_harness import Harness, row
+from tests.support.store_proxy import Proxy
 from tests.support.store_world import LONG_MS, World
 
 pytestmark = [
@@ -356,7 +355,8 @@ def test_L5_no_connection_is_replaced_unnoticed(calm: Real) -> None:
     harness = Harness(store)
     first = harness.look()
     assert (first.ok, harness.look().link) == (True, first.link)
-    proxy.drop()
+    proxy.drop_all()
+    wait_for(lambda: not proxy.connections, "the end of all connections")
     lost = harness.look()
     assert not lost.ok
     again = harness.look()
@@ -364,46 +364,6 @@ def test_L5_no_connection_is_replaced_unnoticed(calm: Real) -> None:
     assert again.link != first.link
     store.close()
     proxy.close()
-
-
-class Proxy:
-    """Passes bytes on, and drops all connections when it is told to."""
-
-    def __init__(self, target: int) -> None:
-        self.target = target
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(("127.0.0.1", self.target))
-            self.open += [client, server]
-            for one, other in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
-
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
-        try:
-            while data := one.recv(65_536):
-                other.sendall(data)
-        except OSError:
-            return
-
-    def drop(self) -> None:
-        for one in self.open:
-            with contextlib.suppress(OSError):  # the other end has reset it already
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
-        self.open = []
-
-    def close(self) -> None:
-        self.drop()
-        self.listener.close()
 
 
 # --- hostile keys -----------------------------------------------------------------------------------------------------

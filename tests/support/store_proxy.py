@@ -37,6 +37,10 @@ class Proxy:
         self._listener.close()
         self._selector.close()
 
+    @property
+    def connections(self) -> int:
+        return len(self._pairs) // 2
+
     def drop_all(self) -> None:
         """Every present connection goes, as when a server dies."""
         self._dropping = True

@@ -139,7 +139,7 @@ def holding_times(settings: Settings) -> Timing:
 def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max: int) -> RaftStrategy:
     """A node that is alone starts its cluster by itself (M3), but never after a loss of memory.
 
-    One of several that lost its memory is mute until the others have answered (M2); it founds nothing by itself.
+    One of several that lost its memory is recovering until the others have answered (M2); it founds nothing by itself.
     """
     ballot = memory.ballot
     lost = memory.lost or ("it turned out to be an old copy" if ballot and ballot.void and not ballot.is_mark else "")

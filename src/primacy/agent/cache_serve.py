@@ -8,11 +8,10 @@ import errno
 import json
 import logging
 import os
-import socket
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from primacy.agent.control_api import ANYWHERE
+from primacy.agent.control_api import ANY, ANYWHERE, listening
 from primacy.agent.notify import Notifier
 from primacy.agent.signals import EndSignals
 from primacy.agent.state import state_root
@@ -34,9 +33,9 @@ from primacy.node.clock import Clock
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock
 from primacy.node.log import Level, Log
-from primacy.settings.checks_cache import default_security
-from primacy.settings.loading import load
+from primacy.settings.loading import load, security_of
 from primacy.settings.schema import Settings
+from primacy.settings.schema_cache import DEFAULT_API, DEFAULT_URL
 from primacy.settings.schema_cache import Peer as ListedPeer
 from primacy.transport.seal import read_secrets
 
@@ -44,7 +43,6 @@ FOLDER = "cache"
 """Below the folder of the cluster: a folder for each peer of this machine, by its id."""
 NODE = "peer"
 """The id of a peer without a list."""
-URL, API = "tcp://127.0.0.1:6000", "tcp://127.0.0.1:6001"
 QUIET = frozenset(("asked", "fetch-started", "fetched", "called"))
 """Events that happen with every retrieval: they are lines only with -v."""
 GRAVE = frozenset(
@@ -81,7 +79,7 @@ def place_of(settings: Settings, environment: Mapping[str, str], uid: int) -> Pe
     if cache.peers and node not in cache.peers:
         named = ", ".join(list(cache.peers)[:8])
         raise UsageError(f"which peer is this? Say --node ID with one of cache.peers: {named}")
-    listed = cache.peers[node] if cache.peers else ListedPeer(URL, API)
+    listed = cache.peers[node] if cache.peers else ListedPeer(DEFAULT_URL, DEFAULT_API)
     name = node or NODE
     return PeerPlace(name, listed, folder_of(settings, environment, uid, name))
 
@@ -89,10 +87,6 @@ def place_of(settings: Settings, environment: Mapping[str, str], uid: int) -> Pe
 def folder_of(settings: Settings, environment: Mapping[str, str], uid: int, name: str) -> str:
     """Where the peer of this id keeps its things on this machine."""
     return os.path.join(state_root(settings, environment, uid), settings.cluster.name, FOLDER, name)
-
-
-def security_of(settings: Settings) -> str:
-    return settings.cache.security or default_security(settings.cache, settings.cluster.secret_file)
 
 
 def secured(settings: Settings, clock: Clock) -> Secured:
@@ -233,20 +227,20 @@ class _Serving:
             return await self._reload(peer, force)
 
         tls = server_context(settings)
-        listening = _listening(settings.control.listen if settings.source else "127.0.0.1:0", "control.listen", True)
-        host, port = listening.getsockname()[:2]
+        wanted = settings.control.listen if settings.source else ANY
+        at = listening("control.listen", wanted, else_any=True)
+        host, port = at.getsockname()[:2]
         control = CacheControl(peer, self._clock, key, host, self._log.warn, self._events, self._about(), reload)
         self._servers.append(control)
-        await control.start(listening, tls)
+        await control.start(at, tls)
         said = {"host": ANYWHERE.get(host, host), "port": port, "pid": os.getpid(), "node": self._place.node}
         write_whole(self._folder, ADDRESS_FILE, json.dumps(said).encode())
         if settings.cache.http:
-            listening = _listening(settings.cache.http, "cache.http", False)
-            served = CacheServer(
-                peer, self._clock, key, listening.getsockname()[0], settings.cache.key_bytes_max, self._log.warn
-            )
+            at = listening("cache.http", settings.cache.http)
+            host = at.getsockname()[0]
+            served = CacheServer(peer, self._clock, key, host, settings.cache.key_bytes_max, self._log.warn)
             self._servers.append(served)
-            await served.start(listening, tls)
+            await served.start(at, tls)
 
     async def _reload(self, peer: Peer, force: bool) -> Done:
         """The file once more: one peer added or removed (C10). Everything else needs a restart, and is named."""
@@ -283,17 +277,3 @@ class _Serving:
             f"cache peer {place.node}, {peers}: clients at {place.listed.api}{http}; {sources}; entries in {kept}; "
             f"security {security_of(self._settings)}"
         )
-
-
-def _listening(address: str, name: str, else_any: bool) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, int(port)), family=family)
-    except OSError as error:
-        if else_any:
-            return socket.create_server((host, 0), family=family)
-        raise InUse(
-            f"{name} = {address}: {error.strerror}; end what has it (ss -ltnp shows it), or choose another"
-        ) from None

@@ -58,7 +58,7 @@ class Capabilities(NamedTuple):
     """Its members, where they change while it runs; None: the file's are its members."""
     config: Callable[[], str] | None = None
     """The hash of the configuration that it shows, where that changes while it runs; None: that of its seat."""
-    muted: Callable[[], str] = lambda: ""
+    recovering: Callable[[], str] = lambda: ""
     """Why it may not speak; empty if it may."""
     again: Again | None = None
     """Its short way for a message like the last one."""
@@ -112,9 +112,9 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
         strategy = raft_of(settings, place.seat, voted, ballot.path, known)
         if voted.lost:
             log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
-        heard, muted = lambda: strategy.heard, lambda: strategy.muted
+        heard, recovering = lambda: strategy.heard, lambda: strategy.muted
         config = lambda: strategy.origin.config  # noqa: E731
-        can = Capabilities(heard, partial(_register, strategy), config, muted, strategy.again)
+        can = Capabilities(heard, partial(_register, strategy), config, recovering, strategy.again)
         return Chosen(strategy, can, ballot)
     known = voted.ballot.token_known if voted.ballot is not None else 0
     return _lease(place, tokens, seen, known, log)

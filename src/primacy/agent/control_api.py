@@ -56,14 +56,9 @@ class ControlApi:
         """
         wanted = self.settings.control.listen if self.settings.source else ANY
         is_default = wanted == Control().listen
-        try:
-            self._socket = _listening(wanted, else_any=is_default)
-        except OSError as error:
-            raise InUse(
-                f"control.listen = {wanted}: {error.strerror}; end what has it (ss -ltnp shows it), or choose another"
-            ) from None
+        self._socket = listening("control.listen", wanted, else_any=is_default)
         if self.settings.control.public:
-            self._public = self._bound_public(self.settings.control.public)
+            self._public = listening("control.public", self.settings.control.public)
         host, port = self._socket.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         said = {"host": ANYWHERE.get(host, host), "port": port, "pid": os.getpid(), "node": self.node}
@@ -73,14 +68,6 @@ class ControlApi:
             write_whole(self.folder, ADDRESS_FILE, json.dumps(said).encode())
         except OSError as error:
             raise CannotHere(f"{self.folder.path(ADDRESS_FILE)} cannot be written: {error.strerror}") from None
-
-    def _bound_public(self, wanted: str) -> socket.socket:
-        try:
-            return _listening(wanted, else_any=False)
-        except OSError as error:
-            raise InUse(
-                f"control.public = {wanted}: {error.strerror}; end what has it (ss -ltnp shows it), or choose another"
-            ) from None
 
     def serve(self) -> None:
         """From now on, beside the node's own work."""
@@ -121,14 +108,16 @@ def _load() -> tuple[type[ControlServer], type[PublicServer]]:
     return ControlServer, PublicServer
 
 
-def _listening(address: str, *, else_any: bool) -> socket.socket:
-    """Raises `OSError`."""
+def listening(name: str, address: str, *, else_any: bool = False) -> socket.socket:
+    """`name`: the setting, for `InUse`. `else_any`: if the port is taken, another one does."""
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, int(port)), family=family, backlog=WAITING_MAX)
-    except OSError:
-        if not else_any:
-            raise
-        return socket.create_server((host, 0), family=family, backlog=WAITING_MAX)
+    except OSError as error:
+        if else_any:
+            return socket.create_server((host, 0), family=family, backlog=WAITING_MAX)
+        raise InUse(
+            f"{name} = {address}: {error.strerror}; end what has it (ss -ltnp shows it), or choose another"
+        ) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from primacy.agent.hooks import Hooks
 from primacy.agent.notify import Notifier
@@ -42,33 +43,25 @@ STOP_RESERVE_MS = 10_000
 """Besides the command's own stop time: for the kill, the release, and the last hooks."""
 
 
+@dataclass(eq=False)
 class Integrations:
     """One node's hooks, probes and supervisor."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        node: str,
-        status: Callable[[], NodeStatus],
-        hooks: Hooks,
-        health: HealthProbes,
-        notifier: Notifier,
-    ) -> None:
-        self.settings = settings
-        self.node = node
-        self.status = status
-        self.hooks = hooks
-        self.health = health
-        self.notifier = notifier
-        self._ran = ("", 0)
-        """Whose command ran in the newest term of which this node knows that, and that term."""
-        self._leads: Leadership | None = None
-        self._reason = ""
-        self._state: str = State.STOPPED
-        self._run = 0
-        """The run that a hook was told of as started, and not yet as stopped."""
-        self._runs: Leadership | None = None
-        """Under which it was started: its end may come after that of the role."""
+    settings: Settings
+    node: str
+    status: Callable[[], NodeStatus]
+    hooks: Hooks
+    health: HealthProbes
+    notifier: Notifier
+    _ran: tuple[str, int] = ("", 0)
+    """Whose command ran in the newest term of which this node knows that, and that term."""
+    _leads: Leadership | None = None
+    _reason: str = ""
+    _state: str = State.STOPPED
+    _run: int = 0
+    """The run that a hook was told of as started, and not yet as stopped."""
+    _runs: Leadership | None = None
+    """Under which it was started: its end may come after that of the role."""
 
     def start(self) -> None:
         self.notifier.ready(_status_line(self.status()))

@@ -2,8 +2,7 @@
 
 It ends when it is told to (a signal), or when its workload is done and is not to be started again: always stop,
 confirm, release, in this order. What the workload is (a command, the slot server, nothing) stands in the plan;
-everything else is the same. What it shows, says and is asked stands in
-`status.py`, `events.py` and `operations.py`.
+everything else is the same. What it shows, says and is asked stands in `status.py`, `events.py` and `operations.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from primacy.transport import Transport
 
 PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
-MUTE_LOOK_S = 2.0
+RECOVERING_LOOK_S = 2.0
 """How often a node that may not speak looks whether it has something new to say about that."""
 SAY_AGAIN_MS = 60_000
 """A connection that fails again and again, and a node that is late again and again, is said so often."""
@@ -141,8 +140,8 @@ class Agent:
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self.log.warn)
         self.gossip = self._gossip(operations)
         self._late_said = RateLimiter(SAY_AGAIN_MS)
-        self._mute_said = ""
-        self._mute_timer: asyncio.TimerHandle | None = None
+        self._recovering_said = ""
+        self._recovering_timer: asyncio.TimerHandle | None = None
         self._settle_timer: asyncio.TimerHandle | None = None
         self._broken_said = RateLimiter(SAY_AGAIN_MS)
         self.exit_code = 0
@@ -212,15 +211,15 @@ class Agent:
             self.log.info(f"node {self.node} campaigns for the lease {self.settings.election.name}", node=self.node)
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
-            self.driver.give(Pause())  # before it could stand
+            self.driver.give(Pause())  # before it could campaign
         self.driver.give(Started(self.clock.wall_ms(), held))
         self.control_api.serve()
         self.page.serve()
         self.integrations.start()
         if self.alone:
-            self._refuse_to_be_mute()
+            self._refuse_to_recover()
         else:
-            self._say_mute()
+            self._say_recovering()
         if self.signals.exit_code is not None:
             self.asked_to_end(1)
         await self._over
@@ -230,8 +229,8 @@ class Agent:
     async def close(self) -> None:
         self.signals.told = None
         self.driver.close()
-        if self._mute_timer is not None:
-            self._mute_timer.cancel()
+        if self._recovering_timer is not None:
+            self._recovering_timer.cancel()
         if self._settle_timer is not None:
             self._settle_timer.cancel()
         self.meter.close()
@@ -292,22 +291,22 @@ class Agent:
             )
         self.log.say(Level.INFO if found == "strong" else Level.WARN, sentence, containment=found)
 
-    def _refuse_to_be_mute(self) -> None:
+    def _refuse_to_recover(self) -> None:
         """Nobody else can answer a node that is alone, so that waiting would be for ever."""
         view = self.strategy.view(self.clock.now_ms())
         if view.role is Role.RECOVERING:
             raise Unsafe(f"node {self.node} waits for {view.waits_for}")
 
-    def _say_mute(self) -> None:
+    def _say_recovering(self) -> None:
         """What a node that may not speak yet waits for, each time that this changes."""
-        self._mute_timer = None
-        said, self._mute_said = self._mute_said, ""
+        self._recovering_timer = None
+        said, self._recovering_said = self._recovering_said, ""
         if self.strategy.role is not Role.RECOVERING:
             return
-        self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
-        self._mute_said = self.strategy.view(self.clock.now_ms()).waits_for
-        if self._mute_said and self._mute_said != said:
-            self.log.info(f"node {self.node} waits for {self._mute_said}", node=self.node)
+        self._recovering_timer = asyncio.get_running_loop().call_later(RECOVERING_LOOK_S, self._say_recovering)
+        self._recovering_said = self.strategy.view(self.clock.now_ms()).waits_for
+        if self._recovering_said and self._recovering_said != said:
+            self.log.info(f"node {self.node} waits for {self._recovering_said}", node=self.node)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -371,8 +370,8 @@ class Agent:
         self.workload.looked(leader, self.peers.clients_find(leader))
         if self.stored is not None:
             self._look_for_the_end()
-        if self.strategy.role is Role.RECOVERING and self._mute_timer is None and not self.alone:
-            self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
+        if self.strategy.role is Role.RECOVERING and self._recovering_timer is None and not self.alone:
+            self._recovering_timer = asyncio.get_running_loop().call_later(RECOVERING_LOOK_S, self._say_recovering)
 
     def _finish(self, fault: BaseException | None) -> None:
         if self._over.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from primacy.agent.events import EventSink
@@ -22,29 +23,20 @@ if TYPE_CHECKING:
     from primacy.agent.gossip import Gossip
 
 
+@dataclass(eq=False)
 class Operations:
-    """One node's. Nothing is decided here: a request becomes an input of the election, or of what stands beside it."""
+    """One node's. Nothing is decided here: a request becomes an input of the election, or of the parts around it."""
 
-    def __init__(
-        self,
-        folder: Folder,
-        status: Callable[[], NodeStatus],
-        tell: Callable[[Input], None],
-        events: EventSink,
-        peers: Peers,
-        gate: StartGate,
-        health: HealthProbes,
-    ) -> None:
-        """`tell`: for the election."""
-        self.folder = folder
-        self.status = status
-        self.tell = tell
-        self.events = events
-        self.peers = peers
-        self.gate = gate
-        self.health = health
-        self.gossip: Gossip | None = None
-        """None: there is no other node."""
+    folder: Folder
+    status: Callable[[], NodeStatus]
+    tell: Callable[[Input], None]
+    """For the election."""
+    events: EventSink
+    peers: Peers
+    gate: StartGate
+    health: HealthProbes
+    gossip: Gossip | None = None
+    """None: there is no other node."""
 
     def complain(self, sentence: str) -> None:
         self.events.complain(sentence)

@@ -24,7 +24,7 @@ from primacy.settings.schema import Settings
 def run(plan: Plan) -> int:
     """Until the end; returns the exit code."""
     if not sys.platform.startswith("linux"):
-        raise CannotHere("a node of primacy needs Linux: it stands on kernel clocks, timers and process namespaces")
+        raise CannotHere("a node of primacy needs Linux: it uses kernel clocks, timers and process namespaces")
     with asyncio.Runner(loop_factory=QuickLoop) as runner:
         return runner.run(_run(plan))
 

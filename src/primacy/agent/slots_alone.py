@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from primacy.agent.signals import EndSignals
-from primacy.agent.slots_workload import SlotServer, served, server_of
+from primacy.agent.slots_workload import served, server_of
 from primacy.control import NodeStatus
 from primacy.election.model import Role, View
 from primacy.loop import QuickLoop
@@ -18,7 +18,7 @@ from primacy.node.clock import Clock
 from primacy.node.log import Log
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
-from primacy.slots.host import FOR_EVER_MS
+from primacy.slots.host import FOR_EVER_MS, Host
 from primacy.slots.line_server import listening
 from primacy.supervise.vocabulary import State
 from primacy.supervise.workload import WorkloadView
@@ -71,7 +71,7 @@ async def _public(shown: Alone) -> list[PublicServer]:
 class Alone:
     """A node that leads without an election, as others see it."""
 
-    def __init__(self, settings: Settings, server: SlotServer, log: Log, clock: Clock) -> None:
+    def __init__(self, settings: Settings, server: Host, log: Log, clock: Clock) -> None:
         self.settings, self.server, self.log, self.clock = settings, server, log, clock
         self.node = settings.node or host_name()
         self.since_ms = clock.now_ms()

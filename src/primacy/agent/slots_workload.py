@@ -7,41 +7,19 @@ A strategy that holds something has its hold looked at before each answer beside
 from __future__ import annotations
 
 import secrets
-import socket
 import ssl
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Protocol
 
 from primacy.control.tls import context_of
 from primacy.election.model import Leadership
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
-from primacy.slots.host import Terms
+from primacy.slots.host import Host, Terms
 from primacy.slots.line_server import LineServer, listening
 
 
-class SlotServer(Protocol):
-    """The servers of all three protocols."""
-
-    address: str
-
-    async def start(self, sockets: list[socket.socket]) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def lead(self, hold_until_ms: int) -> None: ...
-
-    def extend(self, hold_until_ms: int) -> None: ...
-
-    def follow(self, leader: str, address: str = "") -> None: ...
-
-    def figures(self) -> Mapping[str, int]:
-        """For counters and metrics."""
-        ...
-
-
-def server_of(settings: Settings, clock: Clock, complain: Callable[[str], None]) -> SlotServer:
+def server_of(settings: Settings, clock: Clock, complain: Callable[[str], None]) -> Host:
     """By the protocol of the settings."""
     tls = context_of(settings.slots.tls, "slots.tls", settings.source, ssl.CERT_REQUIRED)
     terms = Terms(settings.slots, clock, Random(secrets.randbits(64)), complain, tls)

@@ -58,7 +58,7 @@ def claim(folder: Folder, node: str) -> None:
     """Whose ballot this is. Under another id its promises would be given a second time (Q1)."""
     owner = owner_of(folder)
     if not owner:
-        _keep(folder, NODE, f"{node}\n".encode())
+        keep(folder, NODE, f"{node}\n".encode())
     elif owner != node:
         raise Unsafe(
             f"the state folder {folder.where} is that of node {owner}, and this is node {node}: what {owner} promised "
@@ -87,7 +87,7 @@ def is_paused(folder: Folder) -> bool:
 def keep_pause(folder: Folder) -> None:
     """The pause outlives the agent. Raises `Refused` if the disk does not take it."""
     try:
-        _keep(folder, PAUSED, b"primacy resume ends this\n")
+        keep(folder, PAUSED, b"primacy resume ends this\n")
     except OSError as error:
         raise Refused(
             f"the node is paused, but only until its next start: {folder.path(PAUSED)}: {error.strerror}"
@@ -105,7 +105,7 @@ def forget_pause(folder: Folder) -> None:
         raise Refused(f"the node stays paused: {folder.path(PAUSED)} cannot be removed: {error.strerror}") from None
 
 
-def _keep(folder: Folder, name: str, data: bytes) -> None:
+def keep(folder: Folder, name: str, data: bytes) -> None:
     """A small file, exchanged as a whole, and durable when this returns."""
     handle = folder.create(name + ".new")
     try:

@@ -6,6 +6,7 @@ It reads, and changes nothing: what a node does stands in `lifecycle.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from primacy.agent.chosen import Chosen
@@ -20,35 +21,24 @@ from primacy.supervise.start_gate import StartGate
 from primacy.supervise.workload import Performer
 
 
+@dataclass(eq=False)
 class StatusSource:
     """Makes the status of one node from its parts."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: Clock,
-        chosen: Chosen,
-        peers: Peers,
-        workload: Performer,
-        gate: StartGate,
-        health: HealthProbes,
-        meter: Meter,
-        at_most_one: bool,
-    ) -> None:
-        self.settings = settings
-        self.clock = clock
-        self.chosen = chosen
-        self.peers = peers
-        self.workload = workload
-        self.gate = gate
-        self.health = health
-        self.meter = meter
-        self.at_most_one = at_most_one
-        self.others: Mapping[str, Heard] = {}
-        """What the others say of themselves; nobody does to a node that is alone."""
-        self.ending = False
-        """It was asked to end."""
-        self._told: tuple[Any, ...] = ()
+    settings: Settings
+    clock: Clock
+    chosen: Chosen
+    peers: Peers
+    workload: Performer
+    gate: StartGate
+    health: HealthProbes
+    meter: Meter
+    at_most_one: bool
+    others: Mapping[str, Heard] = field(default_factory=dict)
+    """What the others say of themselves; nobody does to a node that is alone."""
+    ending: bool = False
+    """It was asked to end."""
+    _told: tuple[Any, ...] = ()
 
     def status(self) -> NodeStatus:
         now_ms, workload, strategy = self.clock.now_ms(), self.workload.view(), self.chosen.strategy
@@ -88,7 +78,7 @@ class StatusSource:
             strategy.role,
             strategy.term,
             strategy.leader,
-            self.chosen.can.muted(),
+            self.chosen.can.recovering(),
             strategy.paused,
             strategy.healthy,
             workload.state,

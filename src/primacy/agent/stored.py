@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from primacy.agent.assemble import row_name
+from primacy.agent.state import keep
 from primacy.control import Heard
 from primacy.control.summary import UNKNOWN, Summary
 from primacy.election.inputs import Input, StoreAnswered
@@ -121,15 +122,7 @@ def earlier_holders(folder: Folder, lock: RunLock, holder: str) -> tuple[str, ..
     place = _place_of(lock)
     before = _noted(folder, place)
     noted = [*before, holder][-HOLDERS_MAX:]
-    text = json.dumps({**place, "holders": noted}).encode()
-    handle = folder.create(HOLDERS + ".new")
-    try:
-        os.write(handle, text)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    folder.rename(HOLDERS + ".new", HOLDERS)
-    folder.sync()
+    keep(folder, HOLDERS, json.dumps({**place, "holders": noted}).encode())
     return tuple(before)
 
 

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from primacy.cache.cached import LOCAL_MS, WITHIN_MS, Asker, Runner, decorated
+from primacy.cache.cached import LOCAL_MS, WITHIN_MS, Asker, decorated
 from primacy.cache.client import TIMEOUT_MS, Client
 from primacy.cache.security import ClientSeal, new_boot, read_key
 from primacy.errors import UsageError
@@ -51,10 +51,7 @@ class ClientAskers:
             options["seal"] = ClientSeal(cluster, key, new_boot())
         return Client(apis, **options)
 
-    def for_threads(self) -> tuple[Asker, Runner]:
-        return self.client()
-
-    def client(self) -> tuple[Client, LoopThread]:
+    def for_threads(self) -> tuple[Client, LoopThread]:
         """The client of this process, and the thread that it lives in."""
         if self._client is None or self._pid != os.getpid():
             with self._lock:

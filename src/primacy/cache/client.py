@@ -19,7 +19,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
-from types import TracebackType
 from typing import Any, Literal, Self, overload
 
 from primacy.cache.access import WITHIN_MS_MAX, Absent, Done, Found, Why, as_key, check_after, check_ms, check_ttl
@@ -129,9 +128,7 @@ class Client:
         self.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def open(self) -> None:
@@ -177,29 +174,18 @@ class Client:
 
     @overload
     async def get(
-        self, key: str | bytes, *, fresh: bool = ..., after: int | None = ..., timeout_ms: int | None = ...
-    ) -> Found: ...
-
-    @overload
-    async def get(
         self,
         key: str | bytes,
         *,
         fresh: bool = ...,
         after: int | None = ...,
-        fetch: Literal[True],
+        fetch: Literal[True] = ...,
         timeout_ms: int | None = ...,
     ) -> Found: ...
 
     @overload
     async def get(
-        self,
-        key: str | bytes,
-        *,
-        fresh: bool = ...,
-        after: int | None = ...,
-        fetch: bool,
-        timeout_ms: int | None = ...,
+        self, key: str | bytes, *, fresh: bool = ..., after: int | None = ..., fetch: bool, timeout_ms: int | None = ...
     ) -> Found | None: ...
 
     async def get(

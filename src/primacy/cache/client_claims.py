@@ -18,11 +18,7 @@ class ClientClaim:
     """The right to compute one entry, as long as its peer says so."""
 
     def __init__(
-        self,
-        key: bytes,
-        ballot: tuple[int, str, int],
-        say: Callable[[ClaimReport], None],
-        over: Callable[[], None],
+        self, key: bytes, ballot: tuple[int, str, int], say: Callable[[ClaimReport], None], over: Callable[[], None]
     ) -> None:
         """`say` sends a report to the peer; `over` is called once, when nothing more is said or heard."""
         self.key = key

@@ -11,15 +11,7 @@ import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from random import Random
 
-from primacy.cache.sockets import (
-    ALIVE_OPTIONS,
-    CONNECT_TIMEOUT_MS,
-    EVENTS,
-    READABLE,
-    RECONNECT_MS,
-    receiver,
-    sender,
-)
+from primacy.cache.sockets import ALIVE_OPTIONS, CONNECT_TIMEOUT_MS, EVENTS, READABLE, RECONNECT_MS, receiver, sender
 from primacy.errors import CannotHere, MissingExtra, UsageError
 
 try:

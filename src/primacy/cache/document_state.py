@@ -15,15 +15,7 @@ from typing import NamedTuple
 
 from primacy.cache.effects import DropValue, Effect, Forget, StoreMeta
 from primacy.cache.messages import Trailer
-from primacy.cache.model import (
-    NO_BALLOT,
-    TERM_MAX,
-    Ballot,
-    CacheSettings,
-    Meta,
-    PeerAddress,
-    Role,
-)
+from primacy.cache.model import NO_BALLOT, TERM_MAX, Ballot, CacheSettings, Meta, PeerAddress, Role
 from primacy.cache.waiting import Waiting
 
 NO_META = Meta()

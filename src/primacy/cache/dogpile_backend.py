@@ -52,7 +52,7 @@ class PrimacyBackend(BytesBackend):
         return self._prefix + as_key(key)
 
     def _client(self) -> tuple[Client, LoopThread]:
-        return self._askers.client()
+        return self._askers.for_threads()
 
     def get_serialized(self, key: str) -> Any:
         client, thread = self._client()

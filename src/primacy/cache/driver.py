@@ -30,16 +30,7 @@ from primacy.cache.sockets import (
     TURN_MS,
     PeerSockets,
 )
-from primacy.cache.wire import (
-    BUNDLED_BYTES_MAX,
-    BUNDLED_MAX,
-    HEAD,
-    Dropped,
-    Heard,
-    Reader,
-    bundle_frames,
-    peer_frames,
-)
+from primacy.cache.wire import BUNDLED_BYTES_MAX, BUNDLED_MAX, HEAD, Dropped, Heard, Reader, bundle_frames, peer_frames
 from primacy.cache.writing import Writer
 from primacy.loop import Timer
 from primacy.node.clock import Clock

@@ -191,7 +191,7 @@ class OwnMachine(Membering):
         for floor in given.floors:
             self.floors.apply(floor)
             self.floors.stored(floor)
-        self.silent_until_ms = self._now_ms + self._silence_ms()
+        self.silent_until_ms = self._now_ms + self.timing.promise_ms
         self._ping_ms = self._now_ms
         self._sweep_ms = self._now_ms + SWEEP_MS
         self._lift_ceiling(self.base_term)
@@ -205,9 +205,6 @@ class OwnMachine(Membering):
         """Without memory of floors this peer vouches only for what is fetched from now on (C12). Others may use terms
         ahead of time: up to their ceilings, if they have restarted, and by as much as wall clocks may differ."""
         return self._wall_ms + self.timing.skew_max_ms + 2 * self.timing.ceiling_ahead_ms
-
-    def _silence_ms(self) -> int:
-        return self.timing.promise_ms
 
     def _ceiling_stored(self, ceiling: int, ok: bool) -> None:
         """Without a disk terms rest on wall clocks; S1 does not need them (C2)."""

@@ -14,18 +14,7 @@ from typing import NamedTuple
 
 from primacy.cache.effects import Effect, Record, Send, StoreCeiling
 from primacy.cache.messages import Message, Trailer
-from primacy.cache.model import (
-    ALL,
-    NO_BALLOT,
-    TERM_MAX,
-    Ballot,
-    CacheSettings,
-    Meta,
-    PeerAddress,
-    Role,
-    order,
-    rank,
-)
+from primacy.cache.model import ALL, NO_BALLOT, TERM_MAX, Ballot, CacheSettings, Meta, PeerAddress, Role, order, rank
 from primacy.cache.own_parts import Ceiling, FloorBook, Members, Touch
 from primacy.cache.waiting import Waiting
 

@@ -98,7 +98,7 @@ class Voting(Values):
             self._starved[key] = None
             return
         self._slots[key] = None
-        term = max(self._new_term(key), self._wall_ms, self.floors.of(key) + 1)
+        term = max(self._term(key) + 1, self._wall_ms, self.floors.of(key) + 1)
         if term > TERM_MAX:
             self._record("terms-exhausted", key)
             return
@@ -116,9 +116,6 @@ class Voting(Values):
             self._win(state, candidacy)
         else:
             self._send(ALL, self._question(state, candidacy))
-
-    def _new_term(self, key: bytes) -> int:
-        return self._term(key) + 1
 
     def _question(self, state: KeyState, candidacy: Candidacy) -> Question:
         ballot = candidacy.ballot
@@ -239,13 +236,7 @@ class Voting(Values):
             self._give_up_claim(state)
 
     def _refuses(
-        self,
-        state: KeyState,
-        sender: str,
-        ballot: Ballot,
-        need: int,
-        announced: bool = False,
-        called: bool = False,
+        self, state: KeyState, sender: str, ballot: Ballot, need: int, announced: bool = False, called: bool = False
     ) -> bool:
         """Is there a reason to help this ballot with neither yes nor ack? Then it is told, and what to wait for. A
         source that was called goes on whatever it is told, but for a floor: then nothing else is said."""

@@ -18,7 +18,6 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from primacy.cache.access import WITHIN_MS_MAX, Absent, Done, Found, Why, check_after, check_ms, check_ttl
@@ -132,9 +131,7 @@ class Peer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     def __repr__(self) -> str:

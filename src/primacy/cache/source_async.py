@@ -109,12 +109,7 @@ class AsyncCall:
     """One task. It is cancelled at `cancel_at` unless its hold was proved anew."""
 
     def __init__(
-        self,
-        work: Awaitable[Fetched | Failure],
-        until: Instants,
-        done: Done,
-        clock: Clock,
-        watch: LoopWatch,
+        self, work: Awaitable[Fetched | Failure], until: Instants, done: Done, clock: Clock, watch: LoopWatch
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._until, self._done, self._clock, self._watch = until, done, clock, watch

@@ -7,7 +7,6 @@ with primacy.blocking.CacheClient(["tcp://10.0.0.1:6001"]) as cache:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Self
 
 from primacy.cache.access import Absent, Done, Found
@@ -36,7 +35,7 @@ class CacheClient:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         client, thread = self._open
         self._client = None
         thread.wait(client.close())

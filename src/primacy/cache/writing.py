@@ -16,15 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-from primacy.cache.effects import (
-    DropValue,
-    Forget,
-    ForgetFloor,
-    StoreCeiling,
-    StoreEntry,
-    StoreFloor,
-    StoreMeta,
-)
+from primacy.cache.effects import DropValue, Forget, ForgetFloor, StoreCeiling, StoreEntry, StoreFloor, StoreMeta
 from primacy.cache.inputs import CeilingStored, FloorStored, Input, ValueGone
 from primacy.cache.model import Ballot
 from primacy.cache.storage import Evicted, MemoryStorage, Storage, Write

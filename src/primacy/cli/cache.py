@@ -8,14 +8,15 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from primacy.cli.call import Call, config_option, json_option, print_json
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
+from primacy.settings.loading import security_of
 from primacy.settings.schema import Settings
-from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
+from primacy.settings.schema_cache import DEFAULT_API, DEFAULT_URL, TTL_MS_LEAST, TTL_MS_MOST
 
 if TYPE_CHECKING:
     from primacy.cache.client import Client
@@ -66,13 +67,12 @@ def serve(call: Call, /, *, config: str | None, node: str | None, state_dir: str
 
     Without a file it is a cache of one peer on this machine: primacy cache serve --source 'cmd:./fetch {key}'
     """
-    from primacy.agent.cache_serve import security_of, serve_cache
+    from primacy.agent.cache_serve import serve_cache
     from primacy.node.clock import SystemClock
-    from primacy.node.log import Log, level_of
 
     settings = peer_settings(call, config, node, state_dir, said)
     clock = SystemClock()
-    log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
+    log = call.log(settings, clock)
     if security_of(settings) == "none":
         log.warn("security: none. Everybody who can connect can read and write entries")
     return serve_cache(settings, log, clock)
@@ -133,11 +133,9 @@ def _check_source(source: str) -> None:
 
 def _as_file(listed: dict[str, str], peers: tuple[str, ...], options: dict[str, Any]) -> dict[str, object]:
     """What the options say, in the words of a file."""
-    from primacy.agent.cache_serve import API, URL
-
     section: dict[str, object] = dict(options)
     if listed or peers:
-        found: dict[str, dict[str, str]] = {"self": {"url": URL, "api": API} | listed}
+        found: dict[str, dict[str, str]] = {"self": {"url": DEFAULT_URL, "api": DEFAULT_API} | listed}
         for number, peer in enumerate(peers, 1):
             url, comma, api = peer.partition(",")
             if not comma:
@@ -180,13 +178,13 @@ def peer_options(command: F) -> F:
 class PeerOptions:
     """How the peers are reached."""
 
-    def __init__(self, call: Call, config: str | None, apis: tuple[str, ...], key_file: str | None) -> None:
+    def __init__(self, call: Call, *, config: str | None, apis: tuple[str, ...], key_file: str | None) -> None:
         from primacy.settings import load
 
         file = call.file(config)
         self.settings = load(file, call.node) if file is not None else None
         listed = tuple(peer.api for peer in self.settings.cache.peers.values()) if self.settings is not None else ()
-        self.apis = apis or tuple(filter(None, os.environ.get(APIS, "").split(","))) or listed or (_default_api(),)
+        self.apis = apis or tuple(filter(None, os.environ.get(APIS, "").split(","))) or listed or (DEFAULT_API,)
         self._key_file = key_file or os.environ.get(KEY, "")
 
     def client(self, apis: tuple[str, ...], within_ms: int) -> Client:
@@ -201,11 +199,11 @@ class PeerOptions:
 
         if self._key_file:
             cluster, key = read_key(self._key_file)
-            chosen = _security_of(self.settings) if self.settings is not None else "secret"
-        elif self.settings is not None and _security_of(self.settings) != "none":
+            chosen = security_of(self.settings) if self.settings is not None else "secret"
+        elif self.settings is not None and security_of(self.settings) != "none":
             from primacy.transport.seal import read_secret
 
-            chosen, cluster = _security_of(self.settings), self.settings.cluster.name
+            chosen, cluster = security_of(self.settings), self.settings.cluster.name
             name = next(iter(self.settings.cache.clients), COMMAND_CLIENT)
             key = client_key(read_secret(self.settings.cluster.secret_file), cluster, name)
         else:
@@ -223,18 +221,6 @@ class PeerOptions:
         return asyncio.run(asked())
 
 
-def _default_api() -> str:
-    from primacy.agent.cache_serve import API
-
-    return API
-
-
-def _security_of(settings: Settings) -> str:
-    from primacy.agent.cache_serve import security_of
-
-    return security_of(settings)
-
-
 @cache.command("get")
 @click.argument("key")
 @click.option("--fresh", is_flag=True, help="A stale copy will not do.")
@@ -245,12 +231,12 @@ def get_entry(
     call: Call, /, *, key: str, fresh: bool, no_fetch: bool, as_json: bool, within_ms: int, **where: Any
 ) -> int:
     """Print the entry of KEY: its raw bytes into a pipe, a summary on a terminal."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     raw = os.fsencode(key)
     found = asked.run(lambda client: client.get(raw, fresh=fresh, fetch=not no_fetch), within_ms)
     key = _shown(raw)
     if found is None:
-        if as_json or call.json:
+        if as_json:
             print_json({"key": key, "found": False})
         else:
             click.echo(f"no peer that was asked has {key}", err=True)
@@ -264,7 +250,7 @@ def get_entry(
         "expires_ms": found.expire_ms,
         "fetched_by": found.fetcher,
     }
-    if as_json or call.json:
+    if as_json:
         print_json({**summary, "value": found.value.decode("utf-8", "backslashreplace")})
     elif sys.stdout.isatty():
         state = "stale" if found.stale else "fresh"
@@ -285,12 +271,12 @@ def get_entry(
 @click.pass_obj
 def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_ms: int, **where: Any) -> int:
     """Forget the entry of KEY everywhere. Done: no peer gives the old value as fresh any more."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     raw = os.fsencode(key)
     done = asked.run(lambda client: client.invalidate(raw, prefix=prefix), within_ms)
     key = _shown(raw)
     what = f"every key{f' that begins with {key}' if key else ''}" if prefix else key
-    return _told(call, as_json, done, f"{what} is invalidated")
+    return _told(as_json, done, f"{what} is invalidated")
 
 
 @cache.command()
@@ -299,10 +285,10 @@ def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_m
 @click.pass_obj
 def refresh(call: Call, /, *, key: str, as_json: bool, within_ms: int, **where: Any) -> int:
     """Fetch the entry of KEY anew, although it is fresh."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     raw = os.fsencode(key)
     done = asked.run(lambda client: client.refresh(raw), within_ms)
-    return _told(call, as_json, done, f"{_shown(raw)} was fetched anew")
+    return _told(as_json, done, f"{_shown(raw)} was fetched anew")
 
 
 def _shown(key: bytes) -> str:
@@ -311,8 +297,8 @@ def _shown(key: bytes) -> str:
     return shown_key(key)
 
 
-def _told(call: Call, as_json: bool, done: Any, sentence: str) -> int:
-    if as_json or call.json:
+def _told(as_json: bool, done: Any, sentence: str) -> int:
+    if as_json:
         print_json({"ok": done.ok, "reason": done.reason, "not_told": list(done.missing)})
         return 0 if done.ok else 1
     if not done.ok:
@@ -326,11 +312,12 @@ def _told(call: Call, as_json: bool, done: Any, sentence: str) -> int:
 # --- how it stands ----------------------------------------------------------------------------------------------------
 
 
-class PeerAnswer:
+class PeerAnswer(NamedTuple):
     """One peer, as it answered."""
 
-    def __init__(self, api: str, document: dict[str, Any] | None, error: str) -> None:
-        self.api, self.document, self.error = api, document, error
+    api: str
+    document: dict[str, Any] | None
+    error: str
 
 
 async def _asked_each(asked: PeerOptions, prefix: bytes, most: int, within_ms: int) -> list[PeerAnswer]:
@@ -353,11 +340,11 @@ async def _asked_each(asked: PeerOptions, prefix: bytes, most: int, within_ms: i
 @peer_options
 @click.pass_obj
 def status(call: Call, /, *, watch: bool, prefix: str, as_json: bool, within_ms: int, **where: Any) -> int:
-    """How each peer stands; with --key, the state of keys on each of them."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    """The state of each peer; with --key, the state of keys on each of them."""
+    asked = PeerOptions(call, **where)
     while True:
         seen = asyncio.run(_asked_each(asked, os.fsencode(prefix), 200 if prefix else 0, within_ms))
-        if as_json or call.json:
+        if as_json:
             # the peer's own document says where clients find it; who does not answer is named by what was asked
             print_json({"peers": [{"clients_at": one.api, "error": one.error, **(one.document or {})} for one in seen]})
         else:
@@ -429,10 +416,10 @@ def keys_text(seen: list[PeerAnswer]) -> str:
 @click.pass_obj
 def keys(call: Call, /, *, prefix: str, limit: int, as_json: bool, within_ms: int, **where: Any) -> int:
     """The keys that begin with PREFIX, as one peer that answers knows them."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     said = asked.run(lambda client: client.status(os.fsencode(prefix), limit), within_ms)
     rows = said["rows"]
-    if as_json or call.json:
+    if as_json:
         print_json({"node": said["node"], "keys": rows, "more": said["more"]})
         return 0
     for row in rows:
@@ -511,7 +498,7 @@ def reload(
     if found is None:
         raise NotReached(f"peer {name} does not run on this machine: primacy cache serve --node {name}")
     said = ask(found, "/v1/cache/reload", {"force": force}, 70.0)
-    if as_json or call.json:
+    if as_json:
         print_json(said)
         return 0 if said["ok"] else 1
     if not said["ok"]:
@@ -532,9 +519,9 @@ def bench(
     call: Call, /, *, requests: int, outstanding: int, count: int, as_json: bool, within_ms: int, **where: Any
 ) -> int:
     """Put entries under bench/..., read them often, and say how long it took."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     figures = asked.run(lambda client: _bench(client, requests, outstanding, count), within_ms)
-    if as_json or call.json:
+    if as_json:
         print_json(figures)
     else:
         click.echo(

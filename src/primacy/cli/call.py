@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from primacy.errors import UsageError
+from primacy.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from primacy.node.clock import SystemClock
+    from primacy.node.log import Log
+    from primacy.settings.schema import Settings
 
 FILE_NAME = "primacy.yaml"
 """Read from the working folder if no other file is named."""
+
+EXIT_INTERRUPTED = 130
+"""By Ctrl-C, as a shell says it."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,10 +45,23 @@ class Call(NamedTuple):
             return said or self.config
         return FILE_NAME if os.path.isfile(FILE_NAME) else None
 
+    def log(self, settings: Settings, clock: SystemClock) -> Log:
+        """Of an agent that this command starts."""
+        from primacy.node.log import Log, level_of
+
+        return Log(clock, level_of(settings.log.level, self.verbose), settings.log.format)
+
 
 def json_option(command: F) -> F:
-    """`--json` after the command's name."""
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")(command)
+    """`--json`, after the command's name or in front of it."""
+    return click.option(
+        "--json", "as_json", is_flag=True, callback=_or_in_front, help="One JSON document instead of text."
+    )(command)
+
+
+def _or_in_front(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  # noqa: ARG001
+    call = ctx.find_object(Call)
+    return value or (call is not None and call.json)
 
 
 def config_option(command: F) -> F:
@@ -49,11 +71,44 @@ def config_option(command: F) -> F:
     )
 
 
+yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
+
+
+def type_yes(risk: str, yes: bool, question: str = "Type yes to go on") -> None:
+    """Says what is at risk, and goes on only after a typed yes, or --yes."""
+    if yes:
+        return
+    click.echo(risk, err=True)
+    try:
+        answer = click.prompt(question, default="no", err=True)
+    except click.Abort:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
+    if answer.strip() != "yes":
+        raise Refused("nothing was done: the answer was not yes")
+
+
 def print_json(document: dict[str, Any]) -> None:
     """The whole answer as one document."""
     import json
 
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def near_of(name: str, known: Collection[str]) -> str:
+    """What is there instead, and which of it may be meant."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return (f"is {near[0]} meant? " if near else "") + f"There are {', '.join(known)}"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each row, its cells below each other."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def checked_name(option: str, name: str | None) -> str | None:

@@ -27,7 +27,6 @@ def check(call: Call, file: str | None, as_json: bool) -> None:
     if name is None:
         lack = f"there is no {FILE_NAME} here; name a file, or write one with `primacy new`"
         raise UsageError("\n".join([lack, *unread(None)]))
-    as_json = as_json or call.json
     try:
         settings = load(name, call.node)
     except SettingsError as error:

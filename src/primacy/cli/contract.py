@@ -50,7 +50,7 @@ def contract(
     title, strategy, timing, stop_ms, nodes, levels = _subject(call, profile, config, strategy)
     made = made_of(timing, strategy, stop_ms, nodes, levels)
     wanted = _wanted(timing, strategy, stop_after_loss)
-    if as_json or call.json:
+    if as_json:
         document = {"subject": title, **as_dict(made, timing)}
         if isinstance(made, Contract):
             document["containment"] = _containment(made)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from primacy.cli.call import Call
+from primacy.cli.call import EXIT_INTERRUPTED, Call
 from primacy.cli.local import local_options
 from primacy.errors import CannotHere, InUse, UsageError
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 LISTEN = "127.0.0.1:8081"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 WAITING_MAX = 128
-EXIT_INTERRUPTED = 130
 
 
 class DashboardOptions(NamedTuple):
@@ -52,15 +51,14 @@ class DashboardOptions(NamedTuple):
 @click.option("--tls-cert", metavar="FILE", type=click.Path(), help="Needed, with its key, to listen off loopback.")
 @click.option("--tls-key", metavar="FILE", type=click.Path(), help="The key of the certificate.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
-@click.option("--until-eof", is_flag=True, hidden=True, help="End when standard input does: for whoever starts it.")
+@click.option(
+    "--until-eof", is_flag=True, hidden=True, help="End when standard input does: for the process that starts it."
+)
 @click.pass_obj
 def dashboard(
     call: Call,
+    /,
     *,
-    config: str | None,
-    election: str | None,
-    state_dir: str | None,
-    cluster: str | None,
     addresses: tuple[str, ...],
     lab_folder: str | None,
     listen: str | None,
@@ -69,6 +67,7 @@ def dashboard(
     tls_key: str | None,
     no_browser: bool,
     until_eof: bool,
+    **where: str | None,
 ) -> int:
     """A page that shows the cluster live: who runs the job, for how long that is promised, what changed and why.
 
@@ -81,7 +80,7 @@ def dashboard(
     if lab_folder is not None:
         plan = lab_plan(Path(lab_folder).absolute() if lab_folder else None)
     else:
-        plan = _plan(call, config, election, state_dir, cluster, addresses)
+        plan = _plan(call, addresses, where)
     if not loopback and (secure is None or not plan.key):
         raise UsageError(
             f"--listen {listen}: off loopback everybody must sign in and nobody may listen in: it needs --tls-cert, "
@@ -161,7 +160,7 @@ def greeting(link: str, code: str, port: int, environment: Mapping[str, str], *,
     """What is printed: the page, the link that signs in, and over SSH the tunnel."""
     lines = [f"dashboard: {link}"]
     if lab:
-        lines.append("it shows a lab: whoever is on this machine may break it and mend it there")
+        lines.append("it shows a lab: everybody on this machine may break it and mend it there")
     elif code:
         lines.append(f"sign in, once, within 15 minutes: {link}#enter={code}")
     else:
@@ -181,14 +180,7 @@ def tunnel(port: int, environment: Mapping[str, str]) -> str:
     return f"from your own machine: ssh -L {port}:127.0.0.1:{port} {user}@{host}, then open the page there"
 
 
-def _plan(
-    call: Call,
-    config: str | None,
-    election: str | None,
-    state_dir: str | None,
-    cluster: str | None,
-    addresses: tuple[str, ...],
-) -> DashboardPlan:
+def _plan(call: Call, addresses: tuple[str, ...], where: dict[str, str | None]) -> DashboardPlan:
     """Which nodes are read, and the control key. A node that is named by its address need not run yet.
 
     Without a name all that run on this machine are read (`node start`), also those that are started later: each may be
@@ -202,7 +194,7 @@ def _plan(
     named = addresses or ((call.at,) if call.at is not None else ())
     places = [_address(address, "--at") for address in named]
     try:
-        here = local(call._replace(at=named[0] if named else None), config, election, state_dir, cluster)
+        here = local(call._replace(at=named[0] if named else None), **where)
     except NotReached:
         if not named:
             raise
@@ -211,7 +203,7 @@ def _plan(
         return _of(tuple(_fixed(here.found._replace(host=host, port=port)) for host, port in places), here.found.key)
     if call.node:
         return _of((_found_in(here.folder),), here.found.key)
-    all_here = Here(place(call, config, election, state_dir, cluster))
+    all_here = Here(place(call, **where))
     return DashboardPlan((), here.found.key, address_of=all_here.address, more=all_here.nodes)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import EXIT_INTERRUPTED, json_option, print_json
 from primacy.cli.lab import fitting, needs_linux, say
 from primacy.errors import CannotHere, Refused, UsageError
 from primacy.settings.accepted import STRATEGIES
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SECONDS_MOST = 86_400
 SCENARIOS = {
     "tour": "all of them, one after the other",
-    "calm": "nothing: whoever watches breaks it",
+    "calm": "nothing: you break it",
     "stop": "the leader is stopped in order, and started again",
     "kill": "the leader's agent is killed; its guard ends the signer",
     "child": "the signer alone is killed: it starts again, without election",
@@ -58,7 +58,7 @@ KEYS = {
 FRAMES_PER_S = 5
 LINES_SHOWN = 6
 STRIP_MOST = 50
-EXIT_DOUBLE, EXIT_INTERRUPTED = 1, 130
+EXIT_DOUBLE = 1
 
 
 def _scenarios() -> str:
@@ -87,9 +87,7 @@ def _scenarios() -> str:
 @click.option("--tui", is_flag=True, help="The terminal alone: no page is served.")
 @click.option("--dir", "folder", metavar="D", help="The folder, which is then kept. Default: a private one, removed.")
 @json_option
-@click.pass_obj
 def demo(
-    call: Call,
     *,
     nodes: int,
     profile: str,
@@ -115,7 +113,6 @@ def demo(
     fitting(profile)
     if seconds is not None and not 0 < seconds <= SECONDS_MOST:
         raise UsageError(f"--seconds {seconds:g}: more than 0, at most {SECONDS_MOST}")
-    as_json = as_json or call.json
     terminal = sys.stdout.isatty() and not as_json
     chosen = scenario or ("calm" if terminal else "tour")
     where, is_ours = _where(folder)

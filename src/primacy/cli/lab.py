@@ -9,16 +9,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import EXIT_INTERRUPTED, json_option, print_json
 from primacy.errors import CannotHere, NotReached, UsageError
 from primacy.settings.timing import PROFILES_OF
-
-if TYPE_CHECKING:
-    from primacy.control.client import FoundNode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +27,6 @@ LOOK_S = 1.0
 READY = "the lab is up"
 OUTPUT = "lab.out"
 """In the lab's folder: what a lab in the background says."""
-EXIT_INTERRUPTED = 130
 CHAIN_AT = "127.0.0.1:6111"
 INTERVAL_MS = 100
 NODES_MOST = 25
@@ -154,7 +150,7 @@ def down(*, folder: str | None) -> None:
     where = folder_of(folder)
     holder = holder_of(where)
     if holder is None:
-        raise NotReached(f"no lab is up in {where}; start one: primacy lab up{_dir(where)}")
+        raise _not_up(where)
     try:
         handle = os.pidfd_open(holder.pid)
     except (OSError, ValueError):
@@ -175,26 +171,19 @@ def down(*, folder: str | None) -> None:
 @lab.command()
 @dir_option
 @json_option
-@click.pass_obj
-def status(call: Call, *, folder: str | None, as_json: bool) -> None:
+def status(*, folder: str | None, as_json: bool) -> None:
     """Show all nodes of a lab, what is cut, and what the chain has seen."""
-    from primacy.control.client import ask
-
-    _show(ask(_found(folder_of(folder)), "/v1/lab"), as_json or call.json)
+    _show(folder, as_json, "")
 
 
 def _order(name: str, help_text: str, option: str = "", option_help: str = "") -> None:
     """A command that does one thing to one node."""
 
-    def act(call: Call, /, *, node: str, folder: str | None, as_json: bool, **more: bool) -> None:
-        from primacy.control.client import ask
-
-        body = {option: True} if option and more.get(option) else {}
-        _show(ask(_found(folder_of(folder)), f"/v1/lab/{node}/{name}", body), as_json or call.json)
+    def act(*, node: str, folder: str | None, as_json: bool, **more: bool) -> None:
+        _show(folder, as_json, f"/{node}/{name}", {option: True} if option and more.get(option) else {})
 
     act.__doc__ = help_text
-    made: Any = click.pass_obj(act)
-    made = json_option(dir_option(click.argument("node")(made)))
+    made: Any = json_option(dir_option(click.argument("node")(act)))
     if option:
         made = click.option(f"--{option}", is_flag=True, help=option_help)(made)
     lab.command(name)(made)
@@ -213,36 +202,26 @@ _order("thaw", "Let a frozen node go on.")
 @click.option("--way", default="both", show_default=True, help="both, in, out, or none to mend it; seen from NODE.")
 @dir_option
 @json_option
-@click.pass_obj
-def cut(call: Call, *, node: str, other: str, way: str, folder: str | None, as_json: bool) -> None:
+def cut(*, node: str, other: str, way: str, folder: str | None, as_json: bool) -> None:
     """Cut the link between two nodes."""
-    from primacy.control.client import ask
-
-    body = {"node": node, "with": other, "cut": way}
-    _show(ask(_found(folder_of(folder)), "/v1/lab/links", body), as_json or call.json)
+    _show(folder, as_json, "/links", {"node": node, "with": other, "cut": way})
 
 
 @lab.command()
 @click.argument("shape")
 @dir_option
 @json_option
-@click.pass_obj
-def partition(call: Call, *, shape: str, folder: str | None, as_json: bool) -> None:
+def partition(*, shape: str, folder: str | None, as_json: bool) -> None:
     """Divide the network: leader-alone, halves, or 2/3 (the leader is on the smaller side)."""
-    from primacy.control.client import ask
-
-    _show(ask(_found(folder_of(folder)), "/v1/lab/partition", {"shape": shape}), as_json or call.json)
+    _show(folder, as_json, "/partition", {"shape": shape})
 
 
 @lab.command()
 @dir_option
 @json_option
-@click.pass_obj
-def heal(call: Call, *, folder: str | None, as_json: bool) -> None:
+def heal(*, folder: str | None, as_json: bool) -> None:
     """Mend all links."""
-    from primacy.control.client import ask
-
-    _show(ask(_found(folder_of(folder)), "/v1/lab/heal", {}), as_json or call.json)
+    _show(folder, as_json, "/heal", {})
 
 
 @lab.command()
@@ -267,13 +246,8 @@ def chain(*, listen: str) -> int:
 # --- what all of them share -------------------------------------------------------------------------------------------
 
 
-def _found(where: Path) -> FoundNode:
-    from primacy.control.client import find
-
-    found = find(str(where))
-    if found is None:
-        raise NotReached(f"no lab is up in {where}; start one: primacy lab up{_dir(where)}")
-    return found
+def _not_up(where: Path) -> NotReached:
+    return NotReached(f"no lab is up in {where}; start one: primacy lab up{_dir(where)}")
 
 
 def _dir(where: Path) -> str:
@@ -282,9 +256,16 @@ def _dir(where: Path) -> str:
     return "" if where == default_folder() else f" --dir {where}"
 
 
-def _show(document: dict[str, Any], as_json: bool) -> None:
+def _show(folder: str | None, as_json: bool, path: str, order: dict[str, Any] | None = None) -> None:
+    """The lab's document, after the order if there is one."""
+    from primacy.control.client import ask, find
     from primacy.lab.screen import lines
 
+    where = folder_of(folder)
+    found = find(str(where))
+    if found is None:
+        raise _not_up(where)
+    document = ask(found, f"/v1/lab{path}", order)
     if as_json:
         print_json(document)
     else:

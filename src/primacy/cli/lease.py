@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,8 @@ from typing import Any, TypeVar
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import Call, columns, json_option, print_json, type_yes, yes_option
+from primacy.control.when import instant
 from primacy.election.store import FAILSAFE, Look, Row, heir_of, node_of
 from primacy.errors import NotReached, Refused, UsageError
 from primacy.node.clock import SystemClock
@@ -58,15 +58,15 @@ def lease() -> None:
 @store_options
 @json_option
 @click.pass_obj
-def list_leases(call: Call, /, *, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
+def list_leases(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     """All leases: who holds them, with which token.
 
     The time is when the holder last renewed it, by the store's clock.
     """
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         listings = listings_of(here)
     wrong = {listing.name: refused(listing) for listing in listings if listing.row is None}
-    if as_json or call.json:
+    if as_json:
         found = [document(listing) for listing in listings if listing.row is not None]
         print_json({"api": 1, "leases": found, "refused": wrong})
     elif not listings:
@@ -84,16 +84,16 @@ def list_leases(call: Call, /, *, store: str | None, table: str | None, config: 
 @store_options
 @json_option
 @click.pass_obj
-def show(call: Call, /, *, name: str, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
+def show(call: Call, /, *, name: str, as_json: bool, **where: str | None) -> None:
     """One lease, whole."""
     check_row_name(name)
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         listing = next((listing for listing in listings_of(here) if listing.name == name), None)
     if listing is None:
         raise Refused(f"there is no lease {name!r} in this store")
     if listing.row is None:
         raise Refused(refused(listing))
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, **document(listing)})
         return
     for key, value in document(listing).items():
@@ -105,7 +105,7 @@ def show(call: Call, /, *, name: str, store: str | None, table: str | None, conf
 @store_options
 @json_option
 @click.pass_obj
-def watch(call: Call, /, *, name: str, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
+def watch(call: Call, /, *, name: str, as_json: bool, **where: str | None) -> None:
     """Every change of one lease, until Ctrl-C.
 
     A line when it is taken, released or not renewed any more, and when the store is another one or does not answer.
@@ -113,13 +113,14 @@ def watch(call: Call, /, *, name: str, store: str | None, table: str | None, con
     from primacy.store import perform
 
     check_row_name(name)
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         watched = Watched(name)
         while True:
             (answer,) = perform(here, [Look(name)])
             for sentence in watched.look(SystemClock().now_ms(), answer.ok, answer.row, answer.server, answer.reason):
-                line = {"api": 1, "at": stamp(), "lease": name, "text": sentence, "row": plain(answer.row)}
-                click.echo(json.dumps(line, ensure_ascii=False) if as_json or call.json else f"{stamp()}  {sentence}")
+                at = instant(SystemClock().wall_ms())
+                line = {"api": 1, "at": at, "lease": name, "text": sentence, "row": plain(answer.row)}
+                click.echo(json.dumps(line, ensure_ascii=False) if as_json else f"{at}  {sentence}")
             time.sleep(LOOK_EVERY_S)
 
 
@@ -130,21 +131,19 @@ def watch(call: Call, /, *, name: str, store: str | None, table: str | None, con
     "--new", "is_new", is_flag=True, help="Make the table now: there was never one here. Names are then free."
 )
 @click.option("--wait-max-ms", type=click.IntRange(1), help="Raise the longest wait that the table admits.")
-@click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
+@yes_option
 @json_option
 @click.pass_obj
 def schema(
     call: Call,
     /,
     *,
-    store: str | None,
-    table: str | None,
-    config: str | None,
     user: str | None,
     is_new: bool,
     wait_max_ms: int | None,
     yes: bool,
     as_json: bool,
+    **where: str | None,
 ) -> None:
     """Print the table, and the rights it needs.
 
@@ -154,12 +153,12 @@ def schema(
     from primacy.store import schema as schemas
 
     if is_new or wait_max_ms is not None:
-        make_table(call, store, table, config, is_new, wait_max_ms or 0, yes, as_json)
+        make_table(call, where, is_new, wait_max_ms or 0, yes, as_json)
         return
-    url, table = where(call, store, table, config)
+    url, table = place(call, **where)
     kind = schemas.kind_of(url)
     text = schemas.schema(kind, table, user or schemas.user_of(url))
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, "store": kind, "table": table, "text": text})
         return
     click.echo(text, nl=False)
@@ -174,17 +173,7 @@ def schema(
 @json_option
 @click.pass_obj
 def import_(
-    call: Call,
-    /,
-    *,
-    store: str | None,
-    table: str | None,
-    config: str | None,
-    old_table: str,
-    key: str,
-    name: str,
-    wait_ms: int,
-    as_json: bool,
+    call: Call, /, *, old_table: str, key: str, name: str, wait_ms: int, as_json: bool, **where: str | None
 ) -> None:
     """Take over from the `locks` table of old nodes.
 
@@ -196,11 +185,10 @@ def import_(
     clock = SystemClock()
     end_ms = clock.now_ms() + wait_ms
     told = ""
-    with opened(call, store, table, config) as here:
-        sql_coordinator.CoordinatorTable(
-            here, old_table, key
-        ).look()  # before anything is made: a wrong address has no such table
-    with opened(call, store, table, config, create=True) as here:
+    with opened(call, where) as here:
+        # before anything is made: a wrong address has no such table
+        sql_coordinator.CoordinatorTable(here, old_table, key).look()
+    with opened(call, where, create=True) as here:
         while True:
             found = sql_coordinator.import_coordinator(
                 here, name, os.urandom(8).hex(), stretched(sql_coordinator.LEASE_MS, DRIFT_PPM), old_table, key
@@ -216,7 +204,7 @@ def import_(
                 click.echo(f"waiting: {key!r} is held by {found.owner} until {found.expires_at}", err=True)
                 told = found.owner
             time.sleep(0.5)
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, "lease": name, "row": plain(found)})
         return
     click.echo(
@@ -231,17 +219,7 @@ def import_(
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @json_option
 @click.pass_obj
-def prune(
-    call: Call,
-    /,
-    *,
-    store: str | None,
-    table: str | None,
-    config: str | None,
-    days: int,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def prune(call: Call, /, *, days: int, dry_run: bool, as_json: bool, **where: str | None) -> None:
     """Remove leases that nobody has used for a week or more.
 
     Only released ones. Tokens go on above those of the removed rows.
@@ -251,7 +229,7 @@ def prune(
     wall_ms = SystemClock().wall_ms()
     removed: list[str] = []
     kept: dict[str, str] = {}
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         for listing in listings_of(here):
             if listing.row is None:
                 kept[listing.name] = refused(listing)
@@ -263,7 +241,7 @@ def prune(
                 kept[listing.name] = why
             else:
                 removed.append(listing.name)
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, "removed": removed, "kept": kept, "dry_run": dry_run})
     else:
         for name in removed:
@@ -281,21 +259,11 @@ def prune(
 @store_options
 @click.option("--now", "at_once", is_flag=True, help="Do not wait until the old holder's work is surely dead.")
 @click.option("--free", "stopped", metavar="NODES", help="A failsafe lease: all nodes of its list, which are stopped.")
-@click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
+@yes_option
 @json_option
 @click.pass_obj
 def break_(
-    call: Call,
-    /,
-    *,
-    name: str,
-    store: str | None,
-    table: str | None,
-    config: str | None,
-    at_once: bool,
-    stopped: str | None,
-    yes: bool,
-    as_json: bool,
+    call: Call, /, *, name: str, at_once: bool, stopped: str | None, yes: bool, as_json: bool, **where: str | None
 ) -> None:
     """Take a lease away from its holder.
 
@@ -306,7 +274,7 @@ def break_(
 
     check_row_name(name)
     clock = SystemClock()
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         seen = breaking.seen(here, name)
         if seen.row is None:
             raise Refused(f"there is no lease {name!r} in this store: nothing was done")
@@ -325,7 +293,7 @@ def break_(
             left = f"lease {name} stays taken away, and becomes free by itself after {row.wait_ms:,} ms"
             click.echo(left, err=True)
             raise
-    if as_json or call.json:
+    if as_json:
         waited = frees and not at_once
         print_json({
             "api": 1, "lease": name, "token": row.token, "was": plain(seen.row), "waited": waited, "free": freed
@@ -374,33 +342,26 @@ def check_list(name: str, row: Row, at_once: bool, stopped: str | None) -> bool:
 
 
 def make_table(
-    call: Call,
-    store: str | None,
-    table: str | None,
-    config: str | None,
-    is_new: bool,
-    wait_max_ms: int,
-    yes: bool,
-    as_json: bool,
+    call: Call, where: dict[str, str | None], is_new: bool, wait_max_ms: int, yes: bool, as_json: bool
 ) -> None:
     """`lease schema --new`, `--wait-max-ms`."""
-    _, found_table = where(call, store, table, config)
+    _, table = place(call, **where)
     if is_new:
         risk = (
-            f"--new says that nobody ever held a lease in {found_table} of this store: not in a table that was "
+            f"--new says that nobody ever held a lease in {table} of this store: not in a table that was "
             "dropped, nor in one that a backup lacks. Names are then free at once; if it is not so, two may work for "
             "up to the longest wait."
         )
         type_yes(risk, yes)
-    with opened(call, store, table, config, create=True) as here:
+    with opened(call, where, create=True) as here:
         assert isinstance(here, MakesTable)
         here.make_table(new=is_new, wait_max_ms=wait_max_ms)
         (answer,) = here.look([Look(SOME_NAME)])
     wait_ms = 0 if answer.genesis is None else answer.genesis.wait_max_ms
-    if as_json or call.json:
-        print_json({"api": 1, "table": found_table, "new": is_new, "wait_max_ms": wait_ms})
+    if as_json:
+        print_json({"api": 1, "table": table, "new": is_new, "wait_max_ms": wait_ms})
         return
-    click.echo(f"table {found_table} stands; its longest wait is {wait_ms:,} ms")
+    click.echo(f"table {table} is there; its longest wait is {wait_ms:,} ms")
 
 
 def wait_out(name: str, row: Row, clock: SystemClock) -> None:
@@ -415,29 +376,13 @@ def confirm(name: str, row: Row, at_once: bool, stopped: str | None, yes: bool) 
     """What is at risk, and a typed yes."""
     risk = f"{holder_of(row)} loses the lease {name}: its work is stopped, and another node may begin."
     if stopped is not None:
-        risk += f" You say that {stopped} are all stopped: if one of them runs, it may work beside the next holder."
+        risk += f" You say that {stopped} are all stopped: if one of them runs, it and the next holder may both work."
     if at_once:
         risk += (
             f" With --now the next one does not wait: for up to {row.hold_ms:,} ms both may work, and only a check of "
             "the token at the resource keeps them apart."
         )
     type_yes(risk, yes)
-
-
-def type_yes(risk: str, yes: bool) -> None:
-    """Says what is at risk, and goes on only after a typed yes, or --yes."""
-    if yes:
-        return
-    click.echo(risk, err=True)
-    try:
-        answer = click.prompt("Type yes to go on", default="no", err=True)
-    except click.Abort:
-        if sys.stdin is not None and sys.stdin.isatty():
-            raise
-        click.echo(err=True)
-        raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
-    if answer.strip() != "yes":
-        raise Refused("nothing was done: the answer was not yes")
 
 
 def check_row_name(name: str) -> None:
@@ -448,7 +393,7 @@ def check_row_name(name: str) -> None:
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-def where(call: Call, store: str | None, table: str | None, config: str | None) -> tuple[str, str]:
+def place(call: Call, *, store: str | None, table: str | None, config: str | None) -> tuple[str, str]:
     """Address and table: as said, or as the file says."""
     if store is not None:
         return store, table or "primacy_leases"
@@ -465,15 +410,13 @@ def where(call: Call, store: str | None, table: str | None, config: str | None) 
 
 
 @contextmanager
-def opened(
-    call: Call, store: str | None, table: str | None, config: str | None, create: bool = False
-) -> Iterator[LeaseStore]:
+def opened(call: Call, where: dict[str, str | None], create: bool = False) -> Iterator[LeaseStore]:
     from primacy.store import open_store
 
-    url, found_table = where(call, store, table, config)
+    url, table = place(call, **where)
     if url.startswith("memory:"):
         raise UsageError("memory: is inside of the process that uses it; from here there is nothing to be seen of it")
-    here = open_store(url, table=found_table, limit_ms=LIMIT_MS, create=create)
+    here = open_store(url, table=table, limit_ms=LIMIT_MS, create=create)
     try:
         yield here
     finally:
@@ -492,9 +435,7 @@ def table_of(listings: list[Listing]) -> None:
     for name, row, written_at, _ in listings:
         if row is not None:
             rows.append((name, holder_of(row), str(row.token), f"{row.hold_ms:,} ms", written_at))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for cells in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    click.echo("\n".join(columns(rows)))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -523,11 +464,6 @@ def document(listing: Listing) -> dict[str, Any]:
 
 def plain(row: Row | None) -> dict[str, Any] | None:
     return None if row is None else {"node": node_of(row.holder), **row._asdict()}
-
-
-def stamp() -> str:
-    wall_ms = SystemClock().wall_ms()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(wall_ms // 1_000)) + f".{wall_ms % 1_000:03}Z"
 
 
 class Watched:
@@ -565,5 +501,5 @@ class Watched:
             self._seq, self._since_ms, self._silent = seq, now_ms, False
         elif row is not None and not row.released and not self._silent and now_ms > self._since_ms + row.wait_ms:
             self._silent = True
-            said.append(f"not renewed for {now_ms - self._since_ms:,} ms: free for whoever wants it")
+            said.append(f"not renewed for {now_ms - self._since_ms:,} ms: free for the next that asks")
         return said

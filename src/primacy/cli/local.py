@@ -82,21 +82,17 @@ class NodeFolder(NamedTuple):
         return NotReached(_nobody(self))
 
 
-def local(
-    call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
-) -> Local:
+def local(call: Call, **where: str | None) -> Local:
     """The node that runs here, or `NotReached` with the command that starts one.
 
     Several may run here, each with a folder of its own (`node start`): then any of them can say how the cluster stands.
     """
-    return _local(call, place(call, config, election, state_dir, cluster), exact=False)
+    return _local(call, place(call, **where), exact=False)
 
 
-def this_node(
-    call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
-) -> Local:
+def this_node(call: Call, **where: str | None) -> Local:
     """The same, for a command that is for this very node: if several run here, `--node` must say which."""
-    return _local(call, place(call, config, election, state_dir, cluster), exact=True)
+    return _local(call, place(call, **where), exact=True)
 
 
 def _local(call: Call, where: NodeFolder, *, exact: bool) -> Local:
@@ -128,14 +124,8 @@ def _answering(started: dict[str, Local]) -> str:
     return next(iter(started))
 
 
-def locals_here(
-    call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
-) -> dict[str, Local]:
-    """All nodes of this election that run on this machine, by their ids."""
-    return locals_in(place(call, config, election, state_dir, cluster))
-
-
 def locals_in(where: NodeFolder) -> dict[str, Local]:
+    """All nodes of this election that run on this machine, by their ids."""
     found = find(where.folder)
     own = {_node_of(where.folder): Local(where.folder, where.election, found)} if found is not None else {}
     return {**own, **_started(where)}
@@ -186,9 +176,14 @@ def _node_of(folder: str) -> str:
 
 
 def place(
-    call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
+    call: Call,
+    *,
+    config: str | None = None,
+    election: str | None = None,
+    state_dir: str | None = None,
+    cluster: str | None = None,
 ) -> NodeFolder:
-    """Which folder is meant."""
+    """Which folder is meant, by the `local_options`."""
     from primacy.agent.state import state_root
     from primacy.settings import load
 

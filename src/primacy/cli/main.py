@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from primacy import __version__
-from primacy.cli.call import Call
+from primacy.cli.call import EXIT_INTERRUPTED, Call
 from primacy.errors import PrimacyError
 
-EXIT_INTERRUPTED = 130
 EXIT_SYSTEM = 4
 EXIT_OUR_FAULT = 70
 """A bug of ours: the number that sysexits.h gives to an internal software error."""

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import Call, json_option, print_json, type_yes, yes_option
 from primacy.cli.local import Local, local, local_options, this_node
-from primacy.cli.requests import confirm, said_by, yes_option
+from primacy.cli.requests import said_by
 from primacy.control.members import members_of
 from primacy.errors import NotReached, Refused, UsageError
 
@@ -49,7 +49,7 @@ def members(ctx: click.Context, /, *, as_json: bool, **where: str | None) -> Non
     if ctx.invoked_subcommand is not None:
         return
     shown = local(call, **where).get("/v1/members")
-    if as_json or call.json:
+    if as_json:
         print_json(shown)
     else:
         click.echo("\n".join(lines(shown)))
@@ -142,7 +142,7 @@ def apply(call: Call, /, *, yes: bool, config: str | None, **rest: Any) -> None:
         click.echo(f"the file names the members of version {shown['version']}: nothing to apply")
         return
     click.echo("\n".join(changes), err=True)
-    confirm(here, yes, "The members become those of the file.")
+    type_yes("The members become those of the file.", yes)
     _change(call, "apply", {"members": rows}, config=config, **rest)
 
 
@@ -181,15 +181,14 @@ def force(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, 
     You vouch that NODE is gone for good: its machine is off or wiped, and its command does not run.
     """
     node = this_node(call, **where)
-    confirm(
-        node,
-        yes,
+    risk = (
         f"You vouch that {', '.join(without)} is gone for good: its machine is off or wiped, and its command does not "
-        "run. If it lives, the command may run twice.",
+        "run. If it lives, the command may run twice."
     )
+    type_yes(risk, yes)
     node.order("members", verb="force", without=list(without), by=said_by())
     shown = node.get("/v1/members")
-    if as_json or call.json:
+    if as_json:
         print_json(shown)
     else:
         click.echo("\n".join(lines(shown)))
@@ -229,10 +228,10 @@ def _change(
     here = local(call, config, **where)
     before = here.get("/v1/members")
     if leaves and leaves == before["leader"]:
-        confirm(here, yes, f"Node {leaves} leads: the command moves to another node first.")
+        type_yes(f"Node {leaves} leads: the command moves to another node first.", yes)
     here.order("members", verb=verb, version=version, by=said_by(), **body)
     shown = before if no_wait else _wait(here, before, within_ms)
-    if as_json or call.json:
+    if as_json:
         print_json(shown)
     elif not quiet:
         click.echo(f"{verb}: asked for; see: primacy members" if no_wait else _done(verb, body, shown))

@@ -26,7 +26,7 @@ FIRST_PORT = 7401
 )
 @click.option("--force", is_flag=True, help=f"Write over {FILE_NAME}. A secret is never written over.")
 def new(nodes: int, folder: str, force: bool) -> None:
-    """Write a starter file, primacy.yaml, and the cluster's secret beside it."""
+    """Write a starter file, primacy.yaml, and the cluster's secret next to it."""
     home = Path(folder)
     file, secret = home / FILE_NAME, home / SECRET_NAME
     if not force:

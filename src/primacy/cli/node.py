@@ -10,14 +10,13 @@ from typing import Any
 
 import click
 
-from primacy.cli.call import Call, checked_name, json_option, print_json
+from primacy.cli.call import Call, checked_name, columns, json_option, print_json
 from primacy.cli.lab import InOrder
-from primacy.cli.local import Local, local, local_options, locals_here, place
-from primacy.cli.node_settings import HOST, PORT, NodeOptions, settings_of
+from primacy.cli.local import Local, local, local_options, locals_in, place
+from primacy.cli.node_settings import HOST, PORT, NodeOptions, check_relations, settings_of
 from primacy.cli.status import age, status, was
-from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
+from primacy.errors import CannotHere, NotReached, Refused, UsageError
 from primacy.settings.accepted import RANKS
-from primacy.settings.schema import Settings
 from primacy.settings.timing import RANK_PROFILES
 
 STOP_S = 30.0
@@ -28,7 +27,7 @@ STOP_S = 30.0
 def node() -> None:
     """A node that takes part in an election, and does nothing else.
 
-    Whoever wants to act on its outcome asks it (primacy status --json, GET /leader), or gives it hooks in a file.
+    To act on its outcome, ask it (primacy status --json, GET /leader), or give it hooks in a file.
     """
 
 
@@ -113,28 +112,16 @@ def start(
         state_dir,
     )
     settings = settings_of(said, call.file(config) if said.is_silent else config or call.config)
-    _check(settings)
+    check_relations(settings)
 
     from primacy.agent.assemble import refuse_node
     from primacy.agent.lifecycle import Plan
     from primacy.agent.run import run
     from primacy.node.clock import SystemClock
-    from primacy.node.log import Log, level_of
 
     refuse_node(settings)
     clock = SystemClock()
-    log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
-    return run(Plan(settings, None, log, clock, waits=False))
-
-
-def _check(settings: Settings) -> None:
-    """The relations between settings, once more: what was said may have changed one side of them."""
-    from primacy.settings.checks import Checks, profile_problem
-
-    wrong = profile_problem(settings.election.strategy, settings.election.profile, "--profile")
-    problems = [wrong] if wrong else list(Checks(settings, {}).problems())
-    if problems:
-        raise SettingsError(problems)
+    return run(Plan(settings, None, call.log(settings, clock), clock, waits=False))
 
 
 node.add_command(status)
@@ -148,24 +135,16 @@ node.add_command(status)
 @json_option
 @click.pass_obj
 def stop(
-    call: Call,
-    *,
-    name: str | None,
-    node_id: str | None,
-    all_: bool,
-    cluster: str | None,
-    election: str | None,
-    state_dir: str | None,
-    config: str | None,
-    as_json: bool,
+    call: Call, /, *, name: str | None, node_id: str | None, all_: bool, as_json: bool, **where: str | None
 ) -> None:
     """End a node of this machine, in order: it hands over, then ends. Without a name: the only one that runs."""
     wanted = name or node_id or call.node
     if all_ and wanted:
         raise UsageError(f"--all and {wanted} exclude each other")
-    found = locals_here(call, config, election, state_dir, cluster)
-    if not wanted and not all_ and config is not None:
-        wanted = place(call, config, election, state_dir, cluster).node
+    here = place(call, **where)
+    found = locals_in(here)
+    if not wanted and not all_ and where["config"] is not None:
+        wanted = here.node
     if wanted:
         found = {each: one for each, one in found.items() if each == wanted}
     if not found:
@@ -174,7 +153,7 @@ def stop(
     if len(found) > 1 and not all_:
         raise UsageError(f"several nodes run here: {', '.join(found)}; name one, or say --all")
     ended = [each for each, one in found.items() if _end(each, one)]
-    if as_json or call.json:
+    if as_json:
         print_json({"ended": ended})
     else:
         click.echo(f"{'node' if len(ended) == 1 else 'nodes'} {', '.join(ended)} ended")
@@ -222,7 +201,7 @@ def nodes(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     whole = local(call, **where).get("/v1/cluster")
     keys = ("node", "addr", "kind", "role", "leader", "term", "heard_ms")
     rows = [{key: row[key] for key in keys} for row in whole["nodes"]]
-    if as_json or call.json:
+    if as_json:
         print_json({"cluster": whole["cluster"], "seen_from": whole["seen_from"], "nodes": rows})
         return
     click.echo("\n".join(_lines(whole)))
@@ -234,5 +213,4 @@ def _lines(whole: dict[str, Any]) -> list[str]:
         role = was(row, whole["acting"]) + row["role"] if row["role"] else "?"
         heard = age(row, whole["seen_from"], "heard_ms")
         table.append((row["node"], row["addr"] or "-", role, row["leader"] or "nobody", heard))
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    return columns(table)

@@ -17,17 +17,11 @@ from typing import Any, NamedTuple
 from primacy.agent.state import state_root
 from primacy.cli.local import NODES, folder_name
 from primacy.cli.new import SECRET_BYTES
-from primacy.errors import CannotHere, UsageError
+from primacy.errors import CannotHere, SettingsError, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import load, of_mapping
-from primacy.settings.accepted import (
-    ID_CHARS_MAX,
-    ID_PATTERN,
-    STRATEGIES,
-    wrong_address,
-    wrong_store,
-    wrong_strategy,
-)
+from primacy.settings.accepted import ID_CHARS_MAX, ID_PATTERN, STRATEGIES, wrong_address, wrong_store, wrong_strategy
+from primacy.settings.checks import Checks, profile_problem
 from primacy.settings.schema import Settings
 
 PORT = 5001
@@ -71,6 +65,14 @@ def settings_of(said: NodeOptions, file: str | None) -> Settings:
     """Raises `UsageError` with the reason for what makes no sense together."""
     _refuse(said, file)
     return _over_file(said, file) if file is not None else _without_file(said)
+
+
+def check_relations(settings: Settings) -> None:
+    """The relations between settings, once more: an option may have changed one side of them."""
+    wrong = profile_problem(settings.election.strategy, settings.election.profile, "--profile")
+    problems = [wrong] if wrong else list(Checks(settings, {}).problems())
+    if problems:
+        raise SettingsError(problems)
 
 
 # --- what makes no sense together -------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ def _over_file(said: NodeOptions, file: str | None) -> Settings:
         if (value := getattr(said, word)) is not None:
             changed[name] = value
     if said.store:
-        changed["store"] = dataclasses.replace(settings.election.store, url=_store(said.store))
+        changed["store"] = dataclasses.replace(settings.election.store, url=store_address(said.store))
     cluster = settings.cluster
     if said.secret_file:
         cluster = dataclasses.replace(cluster, secret_file=os.path.abspath(said.secret_file))
@@ -160,7 +162,8 @@ def with_own_folder(settings: Settings) -> Settings:
     """
     if settings.state_dir or settings.cluster.manager.type != "join_server" or not settings.node:
         return settings
-    return dataclasses.replace(settings, state_dir=state_of(state_root(settings, os.environ, _uid()), settings.node))
+    root = state_root(settings, os.environ, os.geteuid())
+    return dataclasses.replace(settings, state_dir=state_of(root, settings.node))
 
 
 # --- no file ----------------------------------------------------------------------------------------------------------
@@ -172,12 +175,12 @@ def _without_file(said: NodeOptions) -> Settings:
     own = _address(f"{host}:{port}", "--host")
     listed = dict(_listed(each) for each in said.nodes)
     if len(listed) < len(said.nodes):
-        raise UsageError("--nodes: a node stands there twice; every one needs an address and an id of its own")
+        raise UsageError("--nodes: a node is named twice; every one needs an address and an id of its own")
     name = _id(said, own, listed)
     election: dict[str, Any] = {"strategy": strategy, "profile": said.profile, "name": said.election}
     cluster: dict[str, Any] = {"name": said.cluster, "node": name}
     if strategy == "lease":
-        election["store"] = {"url": _store(said.store or "")}
+        election["store"] = {"url": store_address(said.store or "")}
     elif listed:
         cluster |= {"first_start": "auto", "manager": {"nodes": {each: {"addr": at} for each, at in listed.items()}}}
     else:
@@ -187,7 +190,9 @@ def _without_file(said: NodeOptions) -> Settings:
         cluster["manager"] = {"type": "join_server", "addr": own, "join": joined}
     if strategy in ("bully", "ring"):
         election["rank"] = said.rank or (RANK_OF_LIST if listed else RANK)
-    root = state_root(Settings(state_dir=os.path.abspath(said.state_dir) if said.state_dir else ""), os.environ, _uid())
+    root = state_root(
+        Settings(state_dir=os.path.abspath(said.state_dir) if said.state_dir else ""), os.environ, os.geteuid()
+    )
     if strategy != "lease":
         cluster["secret_file"] = _secret(said, root, [own, *listed.values(), *said.join])
     settings = of_mapping({"cluster": _given(cluster), "election": _given(election)}, name)
@@ -201,10 +206,6 @@ def state_of(root: str, name: str) -> str:
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
-
-
-def _uid() -> int:
-    return os.geteuid()
 
 
 def id_of(address: str) -> str:
@@ -248,8 +249,8 @@ def _address(text: str, option: str) -> str:
     return text.strip()
 
 
-def _store(url: str) -> str:
-    """A relative file of SQLite counts from the working folder."""
+def store_address(url: str) -> str:
+    """What `--store` says. A relative file of SQLite counts from the working folder."""
     if wrong := wrong_store(url):
         raise UsageError(f"--store: {wrong}")
     head, found, path = url.partition(":///")

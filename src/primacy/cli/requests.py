@@ -10,16 +10,13 @@ import getpass
 import os
 import re
 import socket
-import sys
 from typing import Any
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import Call, json_option, print_json, type_yes, yes_option
 from primacy.cli.local import Local, local, local_options, this_node
 from primacy.errors import Refused
-
-yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
 
 
 @click.command("step-down")
@@ -32,7 +29,7 @@ def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     May be said on any node: the leader is told.
     """
     state = local(call, **where).order("step-down")
-    _say(call, as_json, state, f"node {_whose(state)} steps down: its work is stopped, then the role is free")
+    _say(as_json, state, f"node {_whose(state)} steps down: its work is stopped, then the role is free")
 
 
 @click.command()
@@ -43,7 +40,7 @@ def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
 def transfer(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> None:
     """Stop the command where it runs, in order, and hand the role to NODE. May be said on any node."""
     state = local(call, **where).order("transfer", to=node)
-    _say(call, as_json, state, f"node {_whose(state)} steps down in favour of {node}")
+    _say(as_json, state, f"node {_whose(state)} steps down in favour of {node}")
 
 
 @click.command()
@@ -56,7 +53,7 @@ def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None
     state = (this_node if node is None else local)(call, **where).order("pause", **_named(node))
     whose = _whose(state)
     end = f"primacy resume {whose}" if "passed_to" in state else "primacy resume"
-    _say(call, as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
+    _say(as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
 
 
 @click.command()
@@ -67,7 +64,7 @@ def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None
 def resume(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
     """End `primacy pause`: NODE, or this node, may lead again."""
     state = (this_node if node is None else local)(call, **where).order("resume", **_named(node))
-    _say(call, as_json, state, f"node {_whose(state)} may lead again")
+    _say(as_json, state, f"node {_whose(state)} may lead again")
 
 
 @click.command()
@@ -91,7 +88,7 @@ def approve(call: Call, /, *, node: str | None, term: int | None, as_json: bool,
             raise Refused(f"as far as this node knows, {whose} waits for {'no' if node else 'an'} approval")
         node, term = waiting[0]
     state = here.order("approve", node=node, term=term, by=said_by())
-    _say(call, as_json, state, f"a start of node {node} in term {term} is approved")
+    _say(as_json, state, f"a start of node {node} in term {term} is approved")
 
 
 @click.command()
@@ -105,7 +102,7 @@ def remove(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> N
     It stops taking part if it still runs; started anew, it joins again.
     """
     state = local(call, **where).order("remove", node=node)
-    _say(call, as_json, state, f"node {node} is removed from the list; started anew, it joins again")
+    _say(as_json, state, f"node {node} is removed from the list; started anew, it joins again")
 
 
 @click.command()
@@ -117,19 +114,15 @@ def remove(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> N
 def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
     """Begin a cluster, once, on one of its nodes (first_start: explicit). All others must answer that they are new."""
     node = this_node(call, **where)
-    confirm(
-        node,
-        yes,
-        "This begins a new cluster."
-        + (
-            f" Nobody asks {_names(without)}: if a node left out here remembers the cluster, or runs its command now, "
-            "the command may run twice, and tokens may repeat."
-            if without
-            else " A node that remembers an older one refuses it."
-        ),
-    )
+    risk = "This begins a new cluster. A node that remembers an older one refuses it."
+    if without:
+        risk = (
+            f"This begins a new cluster. Nobody asks {', '.join(without)}: if a node left out here remembers the "
+            "cluster, or runs its command now, the command may run twice, and tokens may repeat."
+        )
+    type_yes(risk, yes, f"Election {node.election}: type yes to go on")
     state = node.order("init", without=list(without))
-    _say(call, as_json, state, f"node {state['node']} begins the cluster; see: primacy status")
+    _say(as_json, state, f"node {state['node']} begins the cluster; see: primacy status")
 
 
 @click.command()
@@ -141,14 +134,14 @@ def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, *
 def rejoin(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
     """Let this node speak again although NODE does not answer: you vouch that NODE is gone for good."""
     node = this_node(call, **where)
-    confirm(
-        node,
-        yes,
-        f"You vouch that {_names(without)} is gone for good: its machine is off or wiped, and its command does not "
-        "run. If it lives, behind a broken network perhaps, the command may run twice.",
+    gone = ", ".join(without)
+    risk = (
+        f"You vouch that {gone} is gone for good: its machine is off or wiped, and its command does not run. If it "
+        "lives, behind a broken network perhaps, the command may run twice."
     )
+    type_yes(risk, yes, f"Election {node.election}: type yes to go on")
     state = node.order("rejoin", without=list(without))
-    _say(call, as_json, state, f"node {state['node']} goes on without {_names(without)}; see: primacy status")
+    _say(as_json, state, f"node {state['node']} goes on without {gone}; see: primacy status")
 
 
 def _waiting(here: Local) -> list[tuple[str, int]]:
@@ -178,27 +171,8 @@ def _whose(state: dict[str, Any]) -> str:
     return str(state.get("passed_to") or state["node"])
 
 
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(names)
-
-
-def confirm(node: Local, yes: bool, risk: str) -> None:
-    """What is at risk, and a typed yes. Anything else is a no."""
-    if yes:
-        return
-    click.echo(risk, err=True)
-    try:
-        answer = click.prompt(f"Election {node.election}: type yes to go on", default="no", err=True)
-    except click.Abort:
-        if sys.stdin is not None and sys.stdin.isatty():
-            raise
-        raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
-    if answer.strip() != "yes":
-        raise Refused("nothing was done: the answer was not yes")
-
-
-def _say(call: Call, as_json: bool, state: dict[str, Any], sentence: str) -> None:
-    if as_json or call.json:
+def _say(as_json: bool, state: dict[str, Any], sentence: str) -> None:
+    if as_json:
         print_json(state)
         return
     click.echo(sentence)

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from primacy.cli.call import Call, checked_name, config_option
-from primacy.errors import CannotHere, SettingsError, UsageError
-from primacy.settings.accepted import SPAN_MS_MAX, STRATEGIES, wrong_store
+from primacy.errors import CannotHere
+from primacy.settings.accepted import SPAN_MS_MAX, STRATEGIES
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import PROFILES
@@ -78,9 +78,9 @@ def run(
     a service, not a one-time job: in a cluster, another node starts it when this one gives up.
     """
     if not sys.platform.startswith("linux"):
-        raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
+        raise CannotHere("primacy run needs Linux: its guard uses kernel timers and process namespaces")
     from primacy.agent.assemble import refuse
-    from primacy.cli.node_settings import with_own_folder
+    from primacy.cli.node_settings import check_relations, with_own_folder
     from primacy.settings import load
 
     settings = load(call.file(config), node or call.node)
@@ -99,28 +99,26 @@ def run(
     )
     changed = with_own_folder(said)
     refuse(changed, allow_split_brain=allow_split_brain)
-    _check(changed)
+    check_relations(changed)
 
     from primacy.agent.lifecycle import Plan
     from primacy.agent.run import run as live
     from primacy.node.clock import SystemClock
-    from primacy.node.log import Log, level_of
     from primacy.supervise.child import child_of
 
     child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
     clock = SystemClock()
-    log = Log(clock, level_of(changed.log.level, call.verbose), changed.log.format)
-    return live(Plan(changed, child, log, clock))
+    return live(Plan(changed, child, call.log(changed, clock), clock))
 
 
 def _changed(settings: Settings, election: dict[str, Any], run: dict[str, Any], state_dir: str | None) -> Settings:
     """The settings with what was said on the command line put over them."""
+    from primacy.cli.node_settings import store_address
+
     checked_name("--election", election["name"])
     said_election = {key: value for key, value in election.items() if value is not None}
     if (url := said_election.pop("store", None)) is not None:
-        if wrong := wrong_store(url):
-            raise UsageError(f"--store: {wrong}")
-        said_election["store"] = dataclasses.replace(settings.election.store, url=_from_here(url))
+        said_election["store"] = dataclasses.replace(settings.election.store, url=store_address(url))
         said_election.setdefault("strategy", "lease")
     said_run = {key: value for key, value in run.items() if value is not None}
     strategy = said_election.get("strategy", settings.election.strategy)
@@ -131,19 +129,3 @@ def _changed(settings: Settings, election: dict[str, Any], run: dict[str, Any], 
         run=dataclasses.replace(settings.run, **said_run),
         state_dir=os.path.abspath(state_dir) if state_dir is not None else settings.state_dir,
     )
-
-
-def _from_here(url: str) -> str:
-    """A relative file of SQLite that was said on the command line counts from the working folder."""
-    head, found, path = url.partition(":///")
-    return f"{head}:///{os.path.abspath(path)}" if found and head.startswith("sqlite") else url
-
-
-def _check(settings: Settings) -> None:
-    """The relations between settings, once more: the command line may have changed one side of them."""
-    from primacy.settings.checks import Checks, profile_problem
-
-    wrong = profile_problem(settings.election.strategy, settings.election.profile, "--profile")
-    problems = [wrong] if wrong else list(Checks(settings, {}).problems())
-    if problems:
-        raise SettingsError(problems)

@@ -10,10 +10,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from primacy.cli.call import Call, config_option, json_option, print_json
+from primacy.cli.call import EXIT_INTERRUPTED, Call, config_option, json_option, near_of, print_json
 from primacy.cli.simulate_cache import plan_of, simulate_cache
 from primacy.cli.simulate_cache import print_classes as print_cache_classes
-from primacy.cli.simulate_text import print_classes, print_shrunk, print_summary
+from primacy.cli.simulate_text import EXIT_VIOLATION, print_classes, print_shrunk, print_summary
 from primacy.errors import InUse, UsageError
 from primacy.settings.accepted import STRATEGIES
 from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
@@ -35,8 +35,6 @@ MINUTES_LEAST, MINUTES_MOST = 1, 24 * 60
 """Below a minute there is no time to see that a leader comes and stays after the faults end."""
 DRIFT_MOST = 0.2
 JOBS_MOST = 256
-EXIT_VIOLATION = 1
-EXIT_INTERRUPTED = 130
 
 
 class Number(click.FloatRange):
@@ -125,7 +123,6 @@ def simulate(
     Every trial is drawn from its seed: the same seed is the same trial, to the byte. Checkers outside look at the work
     itself, in true time. Exit 0 without a violation, 1 with one.
     """
-    as_json = as_json or call.json
     if strategy == CACHE:
         _not_for_cache(config=config, profile=profile)
         said = click.get_current_context().get_parameter_source("minutes") is not ParameterSource.DEFAULT
@@ -172,11 +169,11 @@ def _of_options(strategy: str | None, nodes: int | None, profile: str | None) ->
     strategy, profile = strategy or "raft", profile or DEFAULT_PROFILE
     if strategy not in STRATEGIES and ":" not in strategy:
         raise UsageError(
-            f"--strategy {strategy}: there is no such strategy; {_near(strategy, STRATEGIES)}, or package.module:Name"
+            f"--strategy {strategy}: there is no such strategy; {near_of(strategy, STRATEGIES)}, or package.module:Name"
         )
     fitting = profiles_of(strategy)
     if profile not in fitting:
-        raise UsageError(f"--profile {profile}: {strategy} has no such profile; {_near(profile, fitting)}")
+        raise UsageError(f"--profile {profile}: {strategy} has no such profile; {near_of(profile, fitting)}")
     promise_of(strategy)  # one that cannot be loaded is said now, not by every worker
     return Plan(strategy=strategy, nodes=nodes or NODES_DEFAULT, profile=profile)
 
@@ -208,7 +205,7 @@ def _with_faults(plan: Plan, faults: str | None) -> Plan:
             raise UsageError(f"--faults {name}: this class is called {RENAMED[name]} now")
         if name not in fitting:
             wrong = f"does not befall {plan.strategy}" if name in CLASSES else "there is no such class"
-            raise UsageError(f"--faults {name or repr(faults)}: {wrong}; {_near(name, fitting)}")
+            raise UsageError(f"--faults {name or repr(faults)}: {wrong}; {near_of(name, fitting)}")
     return replace(plan, faults=tuple(name for name in fitting if name in wanted), draw=False)
 
 
@@ -222,13 +219,6 @@ def _seeds(seed: int | None, seeds: int | None, first_seed: int | None, trace: s
         if value is not None:
             raise UsageError(f"{option} {value} and --seed {seed} exclude each other: --seed is one trial")
     return range(seed, seed + 1)
-
-
-def _near(name: str, known: tuple[str, ...]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return (f"is {near[0]} meant? " if near else "") + f"There are {', '.join(known)}"
 
 
 # --- doing it ---------------------------------------------------------------------------------------------------------

@@ -1,15 +1,17 @@
-"""What `primacy simulate` says to people."""
+"""What `primacy simulate` says to people, of elections and in part of the cache."""
 
 from __future__ import annotations
 
 import click
 
+from primacy.sim.cache.batch import CacheSummary
 from primacy.sim.faults.classes import CLASSES, OUTSIDE, named_of
 from primacy.sim.trials.shrink import Shrunk
-from primacy.sim.trials.summary import FoundViolation, Summary
+from primacy.sim.trials.summary import Summary
 
 SHOWN_MAX = 10
 COLUMNS = 3
+EXIT_VIOLATION = 1
 
 
 def print_classes(strategy: str) -> None:
@@ -25,17 +27,12 @@ def print_classes(strategy: str) -> None:
 def print_summary(summary: Summary, file: str, trace: str) -> None:
     """The whole answer."""
     plan = summary.plan
-    if summary.interrupted:
-        click.echo("stopped early; this covers what was run", err=True)
-    trials = f"one trial, seed {summary.first_seed}" if summary.seeds == 1 else f"{summary.seeds:,} trials"
     where = f"{file}: " if file else ""
-    click.echo(f"{where}{plan.strategy}, {summary.nodes} nodes, profile {plan.profile}, {trials}\n")
-    for name, value in _rows(summary):
-        click.echo(f"  {name:<30} {value}")
-    _print_faults(summary.faults)
+    subject = f"{where}{plan.strategy}, {summary.nodes} nodes, profile {plan.profile}"
+    print_figures(summary, subject, _rows(summary))
     _print_rare(summary.rare)
     click.echo("")
-    _print_verdict(summary)
+    print_verdict(summary)
     if trace:
         click.echo(f"  wrote {trace}: open it in a browser")
 
@@ -53,7 +50,30 @@ def print_shrunk(shrunk: Shrunk, line: str) -> None:
     click.echo("    --trace FILE.html behind it draws it.")
 
 
-def _print_verdict(summary: Summary) -> None:
+def print_figures(summary: Summary | CacheSummary, subject: str, rows: list[tuple[str, str]]) -> None:
+    """What was run, the figures, and the faults that were injected."""
+    if summary.interrupted:
+        click.echo("stopped early; this covers what was run", err=True)
+    trials = f"one trial, seed {summary.first_seed}" if summary.seeds == 1 else f"{summary.seeds:,} trials"
+    click.echo(f"{subject}, {trials}\n")
+    for name, value in rows:
+        click.echo(f"  {name:<30} {value}")
+    names = sorted(summary.faults)
+    lines = -(-len(names) // COLUMNS)
+    for line in range(lines):
+        cells = [f"{summary.faults[name]:>8,}  {name:<14}" for name in names[line::lines]]
+        click.echo(("  " + " ".join(cells)).rstrip())
+
+
+def simulated(summary: Summary | CacheSummary) -> tuple[str, str]:
+    """The first row of the figures."""
+    simulated_s = summary.simulated_ms / 1000
+    speed = simulated_s / max(summary.wall_s, 1e-9)
+    return "simulated", f"{simulated_s:,.0f} s in {summary.wall_s:.1f} s ({speed:,.0f} s per s)"
+
+
+def print_verdict(summary: Summary | CacheSummary) -> None:
+    """No violation, or the first of them."""
     if not summary.violations:
         click.echo(f"  No violation.  trace {summary.trace_hash}")
         return
@@ -61,23 +81,17 @@ def _print_verdict(summary: Summary) -> None:
     count = "1 violation" if summary.violations == 1 else f"{summary.violations:,} violations"
     click.secho(f"  {count} in {trials}:", bold=True)
     for found in summary.found[:SHOWN_MAX]:
-        click.echo(f"    {_told(found)}")
+        click.echo(f"    seed {found.seed}, {found.at_ms / 1000:.3f} s, {found.rule}: {found.sentence}")
     if summary.violations > SHOWN_MAX:
         click.echo(f"    and {summary.violations - SHOWN_MAX:,} more")
     click.echo(f"  trace {summary.trace_hash}")
 
 
-def _told(found: FoundViolation) -> str:
-    return f"seed {found.seed}, {found.at_ms / 1000:.3f} s, {found.rule}: {found.sentence}"
-
-
 def _rows(summary: Summary) -> list[tuple[str, str]]:
-    simulated_s = summary.simulated_ms / 1000
-    speed = simulated_s / max(summary.wall_s, 1e-9)
     p50, p99, most = (summary.wait_ms(share) for share in (0.5, 0.99, 1.0))
     waits = "none" if p50 is None else f"p50 {p50:,} ms, p99 {p99:,} ms, max {most:,} ms, of {summary.failovers:,}"
     return [
-        ("simulated", f"{simulated_s:,.0f} s in {summary.wall_s:.1f} s ({speed:,.0f} s per s)"),
+        simulated(summary),
         ("elections", f"{summary.elections:,}"),
         ("failover (nobody at work)", waits),
         ("needless failovers", f"{summary.needless:,}"),
@@ -93,14 +107,6 @@ def _in_time(summary: Summary) -> str:
     """Of the trials in which everything was healed; what has no leader within three bounds is a violation."""
     share = summary.in_time_share
     return "not judged" if share is None else f"{100 * share:.1f} % of {summary.led:,}"
-
-
-def _print_faults(counts: dict[str, int]) -> None:
-    names = sorted(counts)
-    rows = -(-len(names) // COLUMNS)
-    for row in range(rows):
-        cells = [f"{counts[name]:>8,}  {name:<14}" for name in names[row::rows]]
-        click.echo(("  " + " ".join(cells)).rstrip())
 
 
 def _print_rare(counts: dict[str, int]) -> None:

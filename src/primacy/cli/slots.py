@@ -45,18 +45,17 @@ def serve(
 ) -> int:
     """Serve the slots of a file while this node leads.
 
-    Without a `cluster` section it always leads. A file of Ghoti is a file of ours. Ends with Ctrl-C; clients are told.
+    Without a `cluster` section it always leads. A file of Ghoti works as it is. Ends with Ctrl-C; clients are told.
     """
     from primacy.cli.node_settings import with_own_folder
     from primacy.node.clock import SystemClock
-    from primacy.node.log import Log, level_of
     from primacy.settings import load
     from primacy.settings.checks import notes
 
     file = call.file(config)
     settings = with_own_folder(_changed(load(file, node or call.node), addr, protocol, state_dir))
     clock = SystemClock()
-    log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
+    log = call.log(settings, clock)
     for note in [*unread(file), *notes(settings)]:
         log.warn(note)
     if alone(settings):
@@ -106,7 +105,7 @@ def client_options(command: F) -> F:
             "--within-ms", type=click.IntRange(1, 3_600_000), default=5_000, metavar="MS", help="Try so long (5000)."
         ),
         click.option("--ca", metavar="FILE", help="Speak TLS, and trust whom this file names."),
-        click.option("--user", metavar="NAME", help=f"Log in; the password is asked for, or stands in {PASSWORD}."),
+        click.option("--user", metavar="NAME", help=f"Log in; the password is asked for, or is in {PASSWORD}."),
         click.option("--telnet", is_flag=True, help="The server speaks the telnet variant; default: as the file says."),
         click.option("--addr", "addrs", multiple=True, metavar="HOST:PORT", help="A node; more than once for several."),
     ):
@@ -124,7 +123,7 @@ def get_slot(call: Call, /, *, slot: str, as_json: bool, **where: Any) -> None:
     async def ask(client: Client) -> bytes:
         return await client.get(slot)
 
-    _show(call, slot, _asked(call, ask, **where), as_json)
+    _show(slot, _asked(call, ask, **where), as_json)
 
 
 @slots.command("set")
@@ -141,7 +140,7 @@ def set_slot(call: Call, /, *, slot: str, value: str, as_json: bool, **where: An
     async def ask(client: Client) -> bytes:
         return await client.set(slot, os.fsencode(value))
 
-    _show(call, slot, _asked(call, ask, **where), as_json)
+    _show(slot, _asked(call, ask, **where), as_json)
 
 
 @slots.command()
@@ -158,7 +157,6 @@ def watch(call: Call, /, *, slot: str, count: int | None, as_json: bool, **where
     from primacy.slots.client import number
     from primacy.slots.kinds import SIGNALS
 
-    as_json = as_json or call.json
     known = load(call.file(where["config"]), call.node).slots.numbered.get(number(slot).decode())
     if known is not None and known.kind not in SIGNALS and not where["addrs"]:
         raise UsageError(f"slot {slot} is a {known.kind}: it sends nothing; {', '.join(SIGNALS)} do")
@@ -216,7 +214,7 @@ def bench(
     where = _addresses(settings, (addr,) if addr else ())
     line = b"r" + number(slot) if value is None else b"w" + number(slot) + valued(os.fsencode(value))
     result = asyncio.run(measured(Load(next(iter(where.values())), line + end, connections, depth, seconds)))
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, **result._asdict(), "per_second": result.per_second})
         return
     click.echo(
@@ -283,7 +281,7 @@ def _password() -> str:
             return str(click.prompt("password", hide_input=True, err=True))
         except getpass.GetPassWarning:
             raise UsageError(
-                f"--user: there is no terminal to ask for the password on; it may stand in {PASSWORD}"
+                f"--user: there is no terminal to ask for the password on; it may be in {PASSWORD}"
             ) from None
 
 
@@ -304,9 +302,9 @@ def _addresses(settings: Settings, said: tuple[str, ...]) -> dict[str, str]:
     return {"": reached(listens, "localhost:1")}
 
 
-def _show(call: Call, slot: str, value: bytes, as_json: bool) -> None:
+def _show(slot: str, value: bytes, as_json: bool) -> None:
     text = value.decode("utf-8", "backslashreplace")
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, "slot": f"{int(slot):03}", "value": text})
     else:
         click.echo(text)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import Call, columns, json_option, print_json
 from primacy.cli.local import Local, local, local_options
 from primacy.control.summary import UNKNOWN
 from primacy.errors import NotReached
@@ -26,21 +26,11 @@ OLD_MS = 5_000
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Versions of the nodes, and what this node has counted.")
 @click.pass_obj
-def status(
-    call: Call,
-    *,
-    config: str | None,
-    election: str | None,
-    state_dir: str | None,
-    cluster: str | None,
-    watch: bool,
-    as_json: bool,
-    verbose: bool,
-) -> None:
+def status(call: Call, /, *, watch: bool, as_json: bool, verbose: bool, **where: str | None) -> None:
     """Who leads, where the command runs and since when, and what a node waits for: all nodes, seen from this one."""
-    as_json, verbose = as_json or call.json, verbose or bool(call.verbose)
+    verbose = verbose or bool(call.verbose)
     if not watch:
-        state = seen(local(call, config, election, state_dir, cluster))
+        state = seen(local(call, **where))
         if as_json:
             print_json(state)
         else:
@@ -48,7 +38,7 @@ def status(
         return
     while True:
         try:
-            state = seen(local(call, config, election, state_dir, cluster))
+            state = seen(local(call, **where))
             text = json.dumps(state, ensure_ascii=False) if as_json else "\n".join(lines(state, verbose=verbose))
         except NotReached as error:
             text = json.dumps({"error": str(error)}) if as_json else f"primacy: {error}"
@@ -95,7 +85,7 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
     if members.get("file"):
         said.append(members["file"])
     said += [
-        f"node {name} runs here, too, and is not in this list; primacy --node {name} status says how it stands"
+        f"node {name} runs here, too, and is not in this list; primacy --node {name} status shows it"
         for name in state.get("beside", ())
     ]
     if not state["waits_for"] and not state["leader"]:
@@ -248,7 +238,6 @@ def _table(rows: list[tuple[str, ...]], acts: list[str], *, bare: bool) -> list[
     if bare:
         kept = [at for at, name in enumerate(HEAD) if name not in OF_WORK]
         rows = [tuple(row[at] for at in kept) for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    made = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     doubled = acts if len(acts) > 1 else ()
-    return [click.style(text, fg="red") if row[0] in doubled else text for row, text in zip(rows, made, strict=True)]
+    lines = zip(rows, columns(rows), strict=True)
+    return [click.style(text, fg="red") if row[0] in doubled else text for row, text in lines]

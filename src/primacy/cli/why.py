@@ -26,30 +26,20 @@ LAST_MAX = 1_000
 @click.option("--export", metavar="FILE", help="Write all that is known into a new file, as JSON, to hand it on.")
 @json_option
 @click.pass_obj
-def why(
-    call: Call,
-    *,
-    config: str | None,
-    election: str | None,
-    state_dir: str | None,
-    cluster: str | None,
-    last: int,
-    export: str | None,
-    as_json: bool,
-) -> None:
+def why(call: Call, /, *, last: int, export: str | None, as_json: bool, **local: str | None) -> None:
     """What changed and why, oldest first: first each change of leader with its phases, then the last events.
 
-    Between two events of the same term stands how long the second took. Without a running node, the events that it
-    kept in its state folder are shown.
+    An event that follows another of its term says how long it took. Without a running node, the events that it kept
+    in its state folder are shown.
     """
-    where = events_of(call, place(call, config, election, state_dir, cluster))
+    where = events_of(call, place(call, **local))
     events, running = read_events(where, call.at)
     found = changes(events)
     if export is not None:
         _export(export, document(events, found))
         click.echo(f"{len(events)} events are in {export}")
         return
-    if as_json or call.json:
+    if as_json:
         click.echo(json.dumps(document(events[-last:], found), indent=2, ensure_ascii=False))
         return
     if not running:
@@ -98,11 +88,7 @@ def _export(path: str, said: dict[str, Any]) -> None:
 
 def change_line(change: Change) -> str:
     """One change of leader: when, who, why, and the phases."""
-    phases = (
-        ("noticed", change.noticed_ms),
-        ("elected", change.elected_ms),
-        ("started", change.started_ms),
-    )
+    phases = (("noticed", change.noticed_ms), ("elected", change.elected_ms), ("started", change.started_ms))
     took = ", ".join(f"{name} {took_text(ms)}" for name, ms in phases if ms is not None)
     stood = f"; the command stood still for {change.gap_ms:,} ms" if change.gap_ms is not None else ""
     what = f"{'term' if change.term < TOKENS_FROM else 'token'} {change.term}"

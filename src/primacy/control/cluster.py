@@ -82,13 +82,7 @@ def claims_of(status: NodeStatus) -> list[Claim]:
     said = [(status.node, summary_of(status), status.now_ms)]
     said += [(name, heard.summary, heard.at_ms) for name, heard in sorted(status.others.items())]
     claims = [
-        Claim(
-            node,
-            at_ms,
-            at_ms - max(0, summary.run_ms),
-            summary.token,
-            at_ms + max(summary.hold_left_ms, CLAIM_MS),
-        )
+        Claim(node, at_ms, at_ms - max(0, summary.run_ms), summary.token, at_ms + max(summary.hold_left_ms, CLAIM_MS))
         for node, summary, at_ms in said
         if summary.workload_state in ACTS
     ]

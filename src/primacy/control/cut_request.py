@@ -28,7 +28,7 @@ def cut_of(body: dict[str, Any], status: NodeStatus) -> Cut:
     only(body, "node", "cut", "heal")
     if "heal" in body:
         if body != {"heal": True}:
-            raise UsageError('heal: mends all links, and stands alone: {"heal": true}')
+            raise UsageError('heal: mends all links, and goes with nothing else: {"heal": true}')
         return Cut("", "none")
     others = [name for name, _, _ in status.listed or membership_rows(status.settings) if name != status.node]
     node, way = body.get("node"), body.get("cut")

@@ -90,10 +90,10 @@ NOT_RANKED = {
 }
 NOT_ON_A_LEASE = {
     "remove": "nodes on a lease are on no list; one that is not started takes no part",
-    "transfer": "a lease goes to whoever takes it first, and its nodes do not speak to each other, so that none can be "
-    "named (unless cluster.manager.nodes and cluster.secret_file are given); primacy step-down on the node that leads "
-    "lets the others go first",
-    "init": "a lease needs no first start: its row in the store is made by whoever uses the name first",
+    "transfer": "a lease goes to the node that takes it first, and its nodes do not speak to each other, so that none "
+    "can be named (unless cluster.manager.nodes and cluster.secret_file are given); primacy step-down on the node that "
+    "leads lets the others go first",
+    "init": "a lease needs no first start: its row in the store is made by the first node that uses the name",
     "rejoin": "nodes on a lease remember nothing for each other; there is nothing to rejoin",
 }
 

@@ -97,7 +97,7 @@ def guard(connection: Any, name: str, token: int, *, table: str = TABLE) -> None
     found = port.run(wanted.raise_mark, {"name": name, "token": token})
     if not port.in_transaction():
         raise UsageError(
-            "the guard stands in no transaction, so that it protects nothing: begin one, guard, write, commit"
+            "the guard is called outside of a transaction, so that it protects nothing: begin one, guard, write, commit"
         )
     if found and wanted.returns:
         return

@@ -19,6 +19,7 @@ from aiohttp import web
 from primacy.control.loopback import LOOPBACK, LoopbackServer, body_of, number_of, refusal, sent_event, wants_stream
 from primacy.errors import InUse, UsageError
 from primacy.lab.ledger import SIGNATURES_MAX, Ledger, Signature, Signer, Verdict
+from primacy.lab.screen import counted
 from primacy.settings.accepted import NAME_PATTERN
 
 API = 1
@@ -95,13 +96,6 @@ def document(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def summary(ledger: Ledger) -> str:
-    """One sentence at the end."""
-    n = ledger.counters
-    said = f"{n['signatures']} signatures, {n['handovers']} handovers, longest gap {n['longest_gap_ms']:,} ms"
-    return f"{said}, {n['stale']} stale refused, {n['double_signatures']} double signatures"
-
-
 def listening(address: str) -> socket.socket:
     """Raises `UsageError` for what is no address of loopback, `InUse` if it is taken."""
     host, _, port = address.rpartition(":")
@@ -119,7 +113,7 @@ def run(address: str, say: Callable[[str], None]) -> int:
     ledger = Ledger()
     with listening(address) as taken:
         asyncio.run(_serve(ledger, taken, say))
-    say(summary(ledger))
+    say(counted(ledger.counters))
     for alert in ledger.alerts:
         say(f"DOUBLE SIGNATURE: {alert}")
     return EXIT_DOUBLE if ledger.counters["double_signatures"] else 0

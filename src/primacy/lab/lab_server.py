@@ -16,6 +16,7 @@ from aiohttp import web
 
 from primacy.control.eventlog import EVENTS_MAX, EventLog
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
+from primacy.control.requests import only
 from primacy.errors import UsageError
 from primacy.lab.cluster import Lab
 from primacy.lab.tail import Tail, merged
@@ -105,7 +106,7 @@ class LabServer(LoopbackServer):
         node, action = request.match_info["node"], request.path.rpartition("/")[2]
         body = await body_of(request)
         option, what = ACTIONS[action]
-        _only(body, *([option] if option else []))
+        only(body, *([option] if option else []))
         extra = body.get(option, False) if option else False
         if not isinstance(extra, bool):
             raise UsageError(f"{option}: true or false")
@@ -115,14 +116,14 @@ class LabServer(LoopbackServer):
 
     async def _links(self, request: web.Request) -> web.Response:
         body = await body_of(request)
-        _only(body, "node", "with", "cut")
+        only(body, "node", "with", "cut")
         node, other, way = (_text(body, name) for name in ("node", "with", "cut"))
         text = f"the lab sets the link of {node} with {other}: cut {way}"
         return await self._do(lambda lab: lab.cut(node, other, way), text, node)
 
     async def _partition(self, request: web.Request) -> web.Response:
         body = await body_of(request)
-        _only(body, "shape", "islands")
+        only(body, "shape", "islands")
         if len(body) != 1:
             raise UsageError('say either {"shape": "leader-alone"} or {"islands": [["a"], ["b", "c"]]}')
         if "shape" in body:
@@ -133,7 +134,7 @@ class LabServer(LoopbackServer):
         return await self._do(lambda lab: lab.partition(islands=islands), f"the lab divides the network: {shown}", "")
 
     async def _heal(self, request: web.Request) -> web.Response:
-        _only(await body_of(request))
+        only(await body_of(request))
         return await self._do(lambda lab: lab.heal(), "the lab mends all links", "")
 
     async def _do(self, act: Act, text: str, node: str) -> web.Response:
@@ -151,13 +152,6 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "thaw": ("", "thaws"),
 }
 """`POST /v1/lab/NODE/NAME`: methods of the lab, the option that each has, and the word for its event."""
-
-
-def _only(body: dict[str, Any], *known: str) -> None:
-    for field in body:
-        if field not in known:
-            there = f"there is {', '.join(known)}" if known else "this order has none"
-            raise UsageError(f"{field[:40]}: no such field; {there}")
 
 
 def _text(body: dict[str, Any], name: str) -> str:

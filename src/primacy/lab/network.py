@@ -48,7 +48,7 @@ class LabNetwork:
                 if name not in self.names:
                     raise UsageError(f"islands: {name[:40]} is no node of this lab; there are {', '.join(self.names)}")
                 if name in home:
-                    raise UsageError(f"islands: {name} stands twice; a node is on one island")
+                    raise UsageError(f"islands: {name} is named twice; a node is on one island")
                 home[name] = number
         alone = {name: -1 - at for at, name in enumerate(self.names)}
         home = {**alone, **home}

@@ -57,7 +57,7 @@ def chain_lines(chain: dict[str, Any]) -> list[str]:
     if "counters" not in chain:
         return [f"the chain at {chain['address']} does not answer"]
     said = [f"DOUBLE SIGNATURE: {alert}" for alert in chain["alerts"]]
-    said.append(f"chain: {counted(chain)}")
+    said.append(f"chain: {counted(chain['counters'])}")
     for each in reversed(chain["signatures"][-SIGNATURES_SHOWN:]):
         said.append(
             f"  height {each['height']}  signed by {each['node']}  token {each['token']}  after {each['gap_ms']:,} ms"
@@ -74,8 +74,8 @@ def strip(signatures: list[dict[str, Any]], interval_ms: int, width: int) -> str
     return signs[-width:]
 
 
-def counted(chain: dict[str, Any]) -> str:
-    n = chain["counters"]
+def counted(n: dict[str, int]) -> str:
+    """The counters of a chain, in one sentence."""
     return (
         f"{n['signatures']:,} signatures, {n['handovers']} handovers, longest gap {n['longest_gap_ms']:,} ms, "
         f"{n['stale']} stale refused, {n['double_signatures']} double signatures"

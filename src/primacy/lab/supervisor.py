@@ -107,7 +107,7 @@ class Supervisor:
         """In order; asked again, at once."""
         self.lab.on_wait = lambda: None
         try:
-            self._keep_chain()
+            self.last_chain = self.chain()
             self._close_api()
             self.lab.close()
         except KeyboardInterrupt:
@@ -218,10 +218,6 @@ class Supervisor:
             return None
 
     # --- how ----------------------------------------------------------------------------------------------------------
-
-    def _keep_chain(self) -> None:
-        """Its last word, before it is gone."""
-        self.last_chain = self.chain()
 
     def _serve(self) -> None:
         host, port = self._listening.getsockname()

@@ -104,10 +104,7 @@ def kill(script: DemoScript) -> None:
         f"The agent of {leader} is killed (kill -9).",
         "Its guard ends the signer, confirms it, and tells the others: nobody waits for a hold to run out.",
     )
-    script.fails_over(
-        "a killed agent", lambda: script.act(lambda lab: lab.kill(leader), f"the demo kills {leader}", leader)
-    )
-    script.up.rest(script.rest_s)
+    _harm(script, "a killed agent", lambda lab: lab.kill(leader), f"the demo kills {leader}", leader)
     _back(script, leader)
 
 
@@ -170,10 +167,7 @@ def minority(script: DemoScript) -> None:
         f"The network is split, and {leader} is on the smaller side.",
         "Its side has a leader and no majority, the other one a majority and no leader: the signer moves over.",
     )
-    script.fails_over(
-        "a smaller side", lambda: script.act(lambda lab: lab.partition("2/3"), "the demo splits the network", leader)
-    )
-    script.up.rest(script.rest_s)
+    _harm(script, "a smaller side", lambda lab: lab.partition("2/3"), "the demo splits the network", leader)
     _heal(script)
 
 
@@ -212,11 +206,7 @@ def freeze(script: DemoScript) -> None:
         f"{leader} is frozen: its agent and its guard (SIGSTOP).",
         "Neither can stop the signer now. A timer in the kernel does.",
     )
-    script.fails_over(
-        "a frozen node",
-        lambda: script.act(lambda lab: lab.freeze(leader, guard=True), f"the demo freezes {leader}", leader),
-    )
-    script.up.rest(script.rest_s)
+    _harm(script, "a frozen node", lambda lab: lab.freeze(leader, guard=True), f"the demo freezes {leader}", leader)
     script.act(lambda lab: lab.thaw(leader), f"the demo thaws {leader}", leader)
     script.told.line(f"{leader} thaws, and follows: it knows that its time is over")
     script.up.rest(script.rest_s)
@@ -245,11 +235,7 @@ def power(script: DemoScript) -> None:
         f"{leader} loses its power: agent, guard and signer are gone at one stroke.",
         "Nobody can say that the signer is gone: the others wait until it surely is.",
     )
-    script.fails_over(
-        "a lost machine",
-        lambda: script.act(lambda lab: lab.kill(leader, whole=True), f"the demo switches {leader} off", leader),
-    )
-    script.up.rest(script.rest_s)
+    _harm(script, "a lost machine", lambda lab: lab.kill(leader, whole=True), f"the demo switches {leader} off", leader)
     _back(script, leader)
 
 
@@ -259,10 +245,7 @@ def stop(script: DemoScript) -> None:
     script.told.scene(
         f"{leader} is stopped in order.", "Its signer ends, then it releases the role: the next one starts."
     )
-    script.fails_over(
-        "a stopped node", lambda: script.act(lambda lab: lab.stop(leader), f"the demo stops {leader}", leader)
-    )
-    script.up.rest(script.rest_s)
+    _harm(script, "a stopped node", lambda lab: lab.stop(leader), f"the demo stops {leader}", leader)
     _back(script, leader)
 
 
@@ -290,6 +273,12 @@ SCENARIOS: dict[str, Callable[[DemoScript], None]] = {
     "freeze": freeze,
     "power": power,
 }
+
+
+def _harm(script: DemoScript, after: str, act: Callable[[Lab], None], text: str, leader: str) -> None:
+    """Of which another node takes over."""
+    script.fails_over(after, lambda: script.act(act, text, leader))
+    script.up.rest(script.rest_s)
 
 
 def _cut(node: str, other: str, way: str = "both") -> Callable[[Lab], None]:

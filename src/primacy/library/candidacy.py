@@ -271,7 +271,8 @@ class Candidacy:
             self.counts.over_late_max_ms = max(self.counts.over_late_max_ms, late_ms)
             log.warning(
                 "%s: the body of token %d was over only %s ms after its hold had ended; another holder may have worked "
-                "beside it (call check() in blocking code, use on_loss='kill', or let the resource check the token)",
+                "at the same time (call check() in blocking code, use on_loss='kill', or let the resource check the "
+                "token)",
                 self.name, hold.token, f"{late_ms:,}",
             )  # fmt: skip
         self._wanted = False
@@ -281,7 +282,7 @@ class Candidacy:
     def _still_there(self, hold: Hold) -> None:
         if not hold.ended:
             log.error(
-                "%s: the body of token %d still runs although its hold has ended: another holder may work beside it",
+                "%s: the body of token %d still runs although its hold has ended: another holder may work, too",
                 self.name, hold.token,
             )  # fmt: skip
 

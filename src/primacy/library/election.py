@@ -159,7 +159,7 @@ class Election:
         if self._loop is not asyncio.get_running_loop() or self._done is not None:
             raise UsageError(f"election {self.name} is used inside of its own `async with` block, in one event loop")
         if self._observer:
-            raise UsageError(f"this process only watches {self.name}: leave out observer=True to stand")
+            raise UsageError(f"this process only watches {self.name}: leave out observer=True to campaign")
         if self._waiter is not None:
             raise UsageError(f"two tasks wait for election {self.name}: each needs an Election of its own")
         if self._unusable is not None:

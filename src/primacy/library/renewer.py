@@ -18,7 +18,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from primacy.errors import UsageError
@@ -135,15 +134,13 @@ class Renewer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
     def _start(self) -> None:

@@ -33,7 +33,7 @@ def wrong_address(text: str, *, host_needed: bool = True) -> str:
     if "/" in text:
         return "an address is a host and a port, nothing before or after, such as 10.0.0.1:7400"
     if ":" in host:
-        return f"an IPv6 address stands in brackets: [{host}]:{port}"
+        return f"an IPv6 address goes in brackets: [{host}]:{port}"
     return "" if HOST.fullmatch(host) else "a host is a name or an address, such as 10.0.0.1:7400"
 
 
@@ -117,7 +117,7 @@ def _wrong_url(text: str) -> str:
     if not usable or " " in text:
         return "this is no URL with a host, such as http://10.0.0.1/rates/{key}"
     if KEY in parts.netloc:
-        return "the key must not choose the host; it stands in the path or in the query, as {key}"
+        return "the key must not choose the host; it goes in the path or in the query, as {key}"
     if parts.fragment or "@" in parts.netloc:
         return "a URL here has neither a fragment nor a password; servers never see the one, and logs would the other"
     if KEY not in text:

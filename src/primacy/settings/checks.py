@@ -17,7 +17,7 @@ from primacy.settings.accepted import NAME_PATTERN, STRATEGIES, wrong_id
 from primacy.settings.checks_cache import cache_problems
 from primacy.settings.schema import Overrides, Settings
 from primacy.settings.schema_cache import Cache
-from primacy.settings.schema_work import Probe, Slot, Slots
+from primacy.settings.schema_work import Probe, Slot, Slots, Tls
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease, profiles_of
 
 KILL_MS = 50
@@ -99,7 +99,7 @@ def timing_problems(timing: Timing, strategy: str, prefix: str = "election.timin
         why = f"is shorter than the hold on the fastest clock, {timing.wait_ms} ms, so that every winner would wait"
         refuse("promise_ms", "hold_ms", why, f"set promise_ms to at least {timing.wait_ms}")
     if base_strategy(strategy) == "raft" and timing.spread_ms < 2 * round_trip_ms(timing):
-        why = "leaves candidates no time to stand one after the other"
+        why = "leaves candidates no time to campaign one after the other"
         refuse("spread_ms", "heartbeat_ms", why, f"set spread_ms to at least {2 * round_trip_ms(timing)}")
     return found
 
@@ -134,17 +134,8 @@ class Checks:
         self.lines = lines
 
     def problems(self) -> list[Problem]:
-        parts = (
-            self._strategy,
-            self._times,
-            self._nodes,
-            self._manager,
-            self._node,
-            self._run,
-            self._slots,
-            self._cache,
-        )
-        found = [problem for part in (*parts, self._control) for problem in part()]
+        parts = (self._strategy, self._times, self._nodes, self._manager, self._node, self._run, self._slots)
+        found = [problem for part in (*parts, self._cache, self._control) for problem in part()]
         return [p._replace(line=self._line(p.path)) for p in found]
 
     def _line(self, path: str) -> int:
@@ -277,9 +268,7 @@ class Checks:
 
     def _slots(self) -> Iterator[Problem]:
         slots = self.settings.slots
-        if bool(slots.tls.cert) != bool(slots.tls.key):
-            lack = "key" if slots.tls.cert else "cert"
-            yield _p(f"slots.tls.{lack}", "", "is missing; a certificate and its key belong together")
+        yield from _half_a_pair(slots.tls, "slots.tls")
         for number, slot in slots.numbered.items():
             yield from _slot_problems(slot, f"slots.{number}")
 
@@ -290,37 +279,27 @@ class Checks:
         elsewhere = settings.cluster.manager.nodes or settings.election.strategy == "lease"
         named = "" if elsewhere else settings.node
         yield from cache_problems(settings.cache, self.lines, settings.cluster.secret_file, named)
-        control, http = settings.control, settings.cache.http
-        if http and not LOOPBACK.fullmatch(http) and not control.tls.cert:
-            yield _p(
-                "cache.http",
-                http,
-                "is open to others, and control.tls.cert is not given; listen on 127.0.0.1, or give a certificate and "
-                "its key",
-            )
+        http = settings.cache.http
+        yield from self._open("cache.http", http)
         for word in ("listen", "public", "dashboard"):
-            if http and http == getattr(control, word):
+            if http and http == getattr(settings.control, word):
                 yield _p("cache.http", http, f"is the same as control.{word} = {http}")
+
+    def _open(self, path: str, address: str, more: str = "") -> Iterator[Problem]:
+        """What others can reach needs TLS."""
+        if address and not LOOPBACK.fullmatch(address) and not self.settings.control.tls.cert:
+            yield _p(
+                path,
+                address,
+                "is open to others, and control.tls.cert is not given; listen on 127.0.0.1, or give a certificate and "
+                f"its key{more}",
+            )
 
     def _control(self) -> Iterator[Problem]:
         control = self.settings.control
-        if bool(control.tls.cert) != bool(control.tls.key):
-            lack = "key" if control.tls.cert else "cert"
-            yield _p(f"control.tls.{lack}", "", "is missing; a certificate and its key belong together")
-        if not LOOPBACK.fullmatch(control.listen) and not control.tls.cert:
-            yield _p(
-                "control.listen",
-                control.listen,
-                "is open to others, and control.tls.cert is not given; listen on 127.0.0.1, or give a certificate and "
-                "its key, or use control.public for what anybody may read",
-            )
-        if control.dashboard and not LOOPBACK.fullmatch(control.dashboard) and not control.tls.cert:
-            yield _p(
-                "control.dashboard",
-                control.dashboard,
-                "is open to others, and control.tls.cert is not given; listen on 127.0.0.1, or give a certificate and "
-                "its key",
-            )
+        yield from _half_a_pair(control.tls, "control.tls")
+        yield from self._open("control.listen", control.listen, ", or use control.public for what anybody may read")
+        yield from self._open("control.dashboard", control.dashboard)
         if control.public and control.public == control.listen:
             yield _p("control.public", control.public, f"is the same as control.listen = {control.listen}")
 
@@ -404,6 +383,12 @@ def _slot_problems(slot: Slot, path: str) -> Iterator[Problem]:
             value = getattr(slot, word)
             if value is not None and value > slot.bucket_size:
                 yield _p(f"{path}.{word}", str(value), f"is larger than {path}.bucket_size = {slot.bucket_size}")
+
+
+def _half_a_pair(tls: Tls, path: str) -> Iterator[Problem]:
+    if bool(tls.cert) != bool(tls.key):
+        lack = "key" if tls.cert else "cert"
+        yield _p(f"{path}.{lack}", "", "is missing; a certificate and its key belong together")
 
 
 def _twice(addresses: Iterator[tuple[str, str]]) -> Iterator[Problem]:

@@ -69,7 +69,7 @@ def cache_problems(cache: Cache, given: Mapping[str, int], secret_file: str, nod
         yield Problem(
             "cache.value_bytes_max",
             str(cache.value_bytes_max),
-            f"such a value with its key (cache.key_bytes_max = {cache.key_bytes_max}) is more than "
+            f"a value of this size with its key (cache.key_bytes_max = {cache.key_bytes_max}) is more than "
             f"cache.storage.bytes_max = {cache.storage.bytes_max}, and is never kept; set it to at most {most_bytes}",
         )
 
@@ -148,7 +148,7 @@ def _expiry_problems(cache: Cache, at: str, source: Source) -> Iterator[Problem]
         yield Problem(
             named("refresh_ahead_ms"),
             str(whole.refresh_ahead_ms),
-            f"must be below what {named('jitter_percent')} = {whole.jitter_percent} leaves of {ttl}, or such entries "
+            f"must be below what {named('jitter_percent')} = {whole.jitter_percent} leaves of {ttl}, or some entries "
             f"would be fetched all the time; set it below {least_ms}",
         )
 

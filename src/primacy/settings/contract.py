@@ -12,13 +12,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from primacy.errors import Problem, SettingsError
-from primacy.settings.checks import (
-    base_strategy,
-    lost_heartbeats,
-    rank_timing_problems,
-    round_trip_ms,
-    timing_problems,
-)
+from primacy.settings.checks import base_strategy, lost_heartbeats, rank_timing_problems, round_trip_ms, timing_problems
 from primacy.settings.timing import PPM, RankTiming, Timing, stretched
 
 NO_PROMISE = (

@@ -40,7 +40,7 @@ def moved(tree: Entries) -> tuple[Entries, list[Problem]]:
     merged = dict(slots.items)
     for word, (their_key, value) in theirs.items():
         if word in merged:
-            wrong = f"stands twice: here and as slots.{word}; keep one"
+            wrong = f"is set twice: here and as slots.{word}; keep one"
             problems.append(Problem(their_key.text, "", wrong, their_key.line))
         else:
             merged[word] = (their_key, value)

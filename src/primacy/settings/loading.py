@@ -126,6 +126,11 @@ def store_url(settings: Settings) -> str:
     return url
 
 
+def security_of(settings: Settings) -> str:
+    """How the peers of the cache know each other: as the file says, or its default."""
+    return settings.cache.security or default_security(settings.cache, settings.cluster.secret_file)
+
+
 def is_ranked(settings: Settings) -> bool:
     """The strategy is one of those that speak through the HTTP manager."""
     return settings.election.strategy in ("bully", "ring")

@@ -121,13 +121,14 @@ def _profiles() -> str:
     """The table of profiles, from the numbers themselves."""
     rows = ["## Profiles\n", "raft and lease, milliseconds after the last proved renewal left the holder:\n"]
     rows.append(
-        "| profile | for | heartbeat | TERM | KILL | dead-man | hold | successor waits | promise | candidates stand |"
+        "| profile | for | heartbeat | TERM | KILL | dead-man | hold | successor waits | promise "
+        "| candidates campaign |"
     )
     rows.append("|---|---|---|---|---|---|---|---|---|---|")
     for name, t in PROFILES.items():
-        stand = f"{t.promise_ms:,} to {t.promise_ms + t.spread_ms:,}"
+        campaign = f"{t.promise_ms:,} to {t.promise_ms + t.spread_ms:,}"
         numbers = (t.heartbeat_ms, t.term_at_ms, t.kill_at_ms, t.deadman_at_ms, t.hold_ms, t.wait_ms, t.promise_ms)
-        rows.append(f"| `{name}` | {_users(name, Timing)} | {' | '.join(f'{n:,}' for n in numbers)} | {stand} |")
+        rows.append(f"| `{name}` | {_users(name, Timing)} | {' | '.join(f'{n:,}' for n in numbers)} | {campaign} |")
     at = ", ".join(f"`{name}` {for_lease(PROFILES[name]).heartbeat_ms:,}" for name in PROFILES_OF["lease"])
     look = ", ".join(f"`{name}` {PROFILES[name].look_ms:,}" for name in PROFILES_OF["lease"])
     rows += ["", "A lease renews less often, for each renewal is a statement of a database: so that one may be lost"]

@@ -58,7 +58,7 @@ class TreeReader:
             self.lines[here] = key.line
             if field.name in values:
                 other = next(w for w in (key_of(field), *rule_of(field).also) if w != word)
-                self._wrong(here, value, f"stands twice, the other time as `{other}`", Rule("", secret=True))
+                self._wrong(here, value, f"is set twice, the other time as `{other}`", Rule("", secret=True))
                 continue
             values[field.name] = self._value(hints[field.name], rule_of(field), value, here, _default(field))
         if inline is not None and rest.items:

@@ -137,7 +137,7 @@ class Cluster:
     secret_file: str = setting(
         "",
         "The cluster's one secret, from `primacy keygen`; refused if others can read it. All other keys "
-        "derive from it. While it is changed, a second one beside it, named `….other`, is accepted as well.",
+        "derive from it. While it is changed, a second one next to it, named `….other`, is accepted as well.",
     )
     first_start: str = setting(
         "explicit",

@@ -22,6 +22,8 @@ TTL_MS_LEAST = 100
 TTL_MS_MOST = 366 * SPAN_MS_MAX
 VALUE_BYTES_MOST = 1 << 28
 """What may wait for the disk, or for its turn to be put: a larger value would never be kept."""
+DEFAULT_URL, DEFAULT_API = "tcp://127.0.0.1:6000", "tcp://127.0.0.1:6001"
+"""Of a peer that no list names."""
 PREFIX_PATTERN = r"[^\x00-\x1f\x7f]{1,200}"
 
 

@@ -45,7 +45,7 @@ class Probe:
     )
     rest_ms: int = setting(
         30_000,
-        "`running`: how long the node does not stand after it stepped down for this; then it may try again. Too "
+        "`running`: how long the node does not campaign after it stepped down for this; then it may try again. Too "
         "small: a sick node takes the role back at once.",
         least=0,
         most=SPAN_MS_MAX,
@@ -98,11 +98,11 @@ class Run:
     require_containment: str = setting(
         "",
         "`strong`: refuse to start where the kernel cannot kill the whole tree. `any`: start all the same; then, if "
-        "the guard is killed, a process that left the command runs on beside the next leader's. Default: `any` for one "
-        "node alone, else `strong`.",
+        "the guard is killed, a process that left the command runs on at the same time as the next leader's. Default: "
+        "`any` for one node alone, else `strong`.",
         choices=("any", "strong"),
     )
-    health: tuple[Probe, ...] = setting(tuple, "Probes; an unhealthy node steps down and does not stand.")
+    health: tuple[Probe, ...] = setting(tuple, "Probes; an unhealthy node steps down and does not campaign.")
     hooks: dict[str, tuple[str, ...]] = setting(
         dict,
         f"Commands told of a change: {', '.join(HOOKS)}.",

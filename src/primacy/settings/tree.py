@@ -205,14 +205,14 @@ class _Builder:
             return into, done, anchor, before
         elif key.text in into.items:
             first = into.items[key.text][0].line
-            self.problems.append(Problem(key.text, "", f"stands twice; the first is on line {first}", key.line))
+            self.problems.append(Problem(key.text, "", f"is set twice; the first is on line {first}", key.line))
         else:
             into.items[key.text] = (key, done)
         return into, None, anchor, before
 
     def _alias(self, event: yaml.AliasEvent) -> Tree:
         if event.anchor not in self.anchors:
-            raise self._stop(f"*{event.anchor} stands for nothing that is complete before it", event)
+            raise self._stop(f"*{event.anchor} names nothing that is complete before it", event)
         tree, size = self.anchors[event.anchor]
         self._counted(event, size)
         return tree

@@ -21,16 +21,16 @@ import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count
 from random import Random
-from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from primacy.errors import NotReached, SlotRefused, Unsure, UsageError
 from primacy.settings.accepted import wrong_listen
 from primacy.slots.where import Where
 
+T = TypeVar("T")
 WITHIN_MS = 5_000
 CONNECT_S = 2.0
 ANSWER_S = 2.0
@@ -177,9 +177,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -214,6 +212,13 @@ class Client:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def _ask(self, line: bytes, *, repeat: bool) -> bytes:
+        async def asked(wire: Wire) -> bytes:
+            return self._led(wire, await wire.answer(line))
+
+        return await self._tried(asked, repeat=repeat)
+
+    async def _tried(self, act: Callable[[Wire], Awaitable[T]], *, repeat: bool) -> T:
+        """With one node after the other, until one that leads has done it. `repeat`: also if that is not known."""
         if self._closed:
             raise UsageError("this client is closed")
         why, waits_at = "", ""
@@ -225,7 +230,7 @@ class Client:
                     wire = await self._connected()
                     waits_at = wire.address
                     try:
-                        return self._led(wire, await wire.answer(line))
+                        return await act(wire)
                     except NotLeading as error:
                         why, waits_at = str(error), ""
                         self._leave(wire, error.leader)
@@ -244,8 +249,6 @@ class Client:
         """The value. Whoever answers anything but NOT_LEADER leads."""
         try:
             return answered(line)
-        except NotLeading:
-            raise
         finally:
             if not wire.led and not line.startswith(NOT_LEADER):
                 wire.led = True
@@ -275,7 +278,7 @@ class Client:
         self._order.remove(address)
         self._order.append(address)
 
-    def _in_vain(self, why: str = "") -> NotReached:
+    def _in_vain(self, why: str) -> NotReached:
         at = ", ".join(sorted(set(self._order)))
         why = why or self._fault
         return NotReached(
@@ -390,24 +393,8 @@ class Client:
 
     async def _begin(self, watch: Watch) -> None:
         """Its connection, and its registration. Raises `NotReached`, `SlotRefused`."""
-        if self._closed:
-            raise UsageError("this client is closed")
-        try:
-            async with asyncio.timeout(self.within_ms / 1_000):
-                for turn in count():
-                    if turn:
-                        await self._pause(turn)
-                    wire = await self._connected()
-                    try:
-                        await self._register(wire, watch.slot)
-                        self._keep()
-                        return
-                    except NotLeading as error:
-                        self._leave(wire, error.leader)
-                    except ConnectionError:
-                        self._leave(wire, "")
-        except TimeoutError:
-            raise self._in_vain() from None
+        await self._tried(lambda wire: self._register(wire, watch.slot), repeat=True)
+        self._keep()
 
     def _hear(self, watch: Watch) -> None:
         found = self._watches.setdefault(watch.slot, [])
@@ -448,9 +435,7 @@ class Watch:
             self._begun = True
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.client._forget(self)
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ def unread(environment: Mapping[str, str], named: bool, exists: Callable[[str], 
     if words:
         found.append(
             f"{', '.join(words)}: variables of Ghoti do not count here. The address is --addr or slots.addr; all else "
-            "stands in the file."
+            "is in the file."
         )
     if not named:
         home = environment.get("HOME", "")

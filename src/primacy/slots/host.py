@@ -8,7 +8,9 @@ has run out meanwhile.
 from __future__ import annotations
 
 import resource
+import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
@@ -50,7 +52,7 @@ class Terms(NamedTuple):
     tls: ssl.SSLContext | None = None
 
 
-class Host:
+class Host(ABC):
     """The base of all servers."""
 
     def __init__(self, terms: Terms) -> None:
@@ -110,13 +112,22 @@ class Host:
 
     # --- what each protocol does its own way --------------------------------------------------------------------------
 
+    @abstractmethod
+    async def start(self, sockets: list[socket.socket]) -> None:
+        """On sockets that listen already."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Every client is told, whether this node leads or not."""
+
     def everybody(self) -> Iterable[Receiver]:
         """Who hears a broadcast without having registered."""
         return ()
 
-    def began(self) -> None:
+    def began(self) -> None:  # noqa: B027  (over HTTP nobody is told)
         """There is a new board."""
 
+    @abstractmethod
     def ended(self) -> None:
         """There is none any more: clients are told."""
 

@@ -51,7 +51,6 @@ class HttpServer(Host):
         self._idlers = Idlers()
 
     async def start(self, sockets: list[socket.socket]) -> None:
-        """On sockets that listen already."""
         pass_over_lost()
         self.address = str(Where(*sockets[0].getsockname()[:2]))
         server = web.Server(
@@ -162,15 +161,9 @@ class HttpServer(Host):
         name, colon, password = pair.partition(b":")
         if not colon:
             return "", False
-        passwords = self.passwords
-        known = passwords.get(name.decode("utf-8", "replace"))
+        known = self.hall.passwords.get(name.decode("utf-8", "replace"))  # also on a node that does not lead
         right = hmac.compare_digest(password, known.encode() if known is not None else NO_PASSWORD)
         return (name.decode(), False) if known is not None and right else ("", True)
-
-    @property
-    def passwords(self) -> dict[str, str]:
-        """Also of a node that does not lead: bad credentials are refused everywhere."""
-        return self.hall.passwords
 
     def _elsewhere(self, request: web.BaseRequest) -> web.Response:
         if not self.leader_address:

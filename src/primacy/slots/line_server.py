@@ -86,7 +86,6 @@ class LineServer(Host):
         self._closed = False
 
     async def start(self, sockets: list[socket.socket]) -> None:
-        """On sockets that listen already."""
         loop = asyncio.get_running_loop()
         self._sockets = sockets
         self.address = str(Where(*sockets[0].getsockname()[:2]))
@@ -107,7 +106,6 @@ class LineServer(Host):
             )
 
     async def close(self) -> None:
-        """Every client is told, whoever led."""
         self._closed = True
         self._accepting(False)
         for server in self._tls_servers:

@@ -9,7 +9,6 @@ with primacy.blocking.SlotsClient("localhost:25873") as slots:
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from primacy.errors import UsageError
@@ -34,7 +33,7 @@ class SlotsClient:
         self._thread = LoopThread("primacy-slots")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         client, self._client = self._open, None
         assert self._thread is not None
         self._thread.wait(client.close())

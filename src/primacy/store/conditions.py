@@ -7,18 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
-from primacy.election.store import (
-    Genesis,
-    Look,
-    Place,
-    Prune,
-    ReleaseRow,
-    Renew,
-    Row,
-    Settle,
-    StoreRequest,
-    Take,
-)
+from primacy.election.store import Genesis, Look, Place, Prune, ReleaseRow, Renew, Row, Settle, StoreRequest, Take
 
 
 class Change(NamedTuple):

@@ -53,7 +53,7 @@ from primacy.store.etcd_rows import (
     row_value,
     written_at,
 )
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Change, Listing, News, check_request, check_table
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Listing, News, check_request, check_table
 
 log = logging.getLogger("primacy.store")
 
@@ -99,21 +99,6 @@ class EtcdStore:
         self._watch: Watch | None = None
         self._pid = os.getpid()
 
-    def look(self, requests: Sequence[Look]) -> list[StoreAnswer]:
-        return self._perform(requests)
-
-    def take(self, requests: Sequence[Take]) -> list[StoreAnswer]:
-        return self._perform(requests)
-
-    def renew(self, requests: Sequence[Renew]) -> list[StoreAnswer]:
-        return self._perform(requests)
-
-    def release(self, requests: Sequence[ReleaseRow]) -> list[StoreAnswer]:
-        return self._perform(requests)
-
-    def change(self, requests: Sequence[Change]) -> list[StoreAnswer]:
-        return self._perform(requests)
-
     def close(self) -> None:
         if os.getpid() != self._pid:
             return  # the sockets are the parent's as well; nothing is said on them
@@ -145,7 +130,7 @@ class EtcdStore:
                 raise Refused(self._wrong_genesis)
             if new and shown.rows:
                 raise Refused(
-                    f"{shown.rows} leases stand below {self._prefix} in etcd, so it is not new: without that word, "
+                    f"{shown.rows} leases are below {self._prefix} in etcd, so it is not new: without that word, "
                     "fresh names are free some seconds after somebody began to use it"
                 )
             found = shown.genesis.genesis_at(shown.raft_index, shown.rows)
@@ -172,6 +157,9 @@ class EtcdStore:
         for group in (shared, *([i] for i in alone)):  # no key may be written twice in one transaction
             answers.update(zip(group, self._together([requests[i] for i in group]), strict=True))
         return [answers[i] for i in range(len(requests))]
+
+    look = take = renew = release = change = _perform
+    """Each request says itself what is asked."""
 
     def _together(self, requests: Sequence[StoreRequest]) -> list[StoreAnswer]:
         answers: dict[int, StoreAnswer] = {}

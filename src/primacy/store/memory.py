@@ -13,10 +13,10 @@ import os
 import threading
 from collections.abc import Sequence
 
-from primacy.election.store import Genesis, Look, ReleaseRow, Renew, Row, Settle, StoreAnswer, StoreRequest, Take
+from primacy.election.store import Genesis, ReleaseRow, Renew, Row, Settle, StoreAnswer, StoreRequest, Take
 from primacy.errors import NotReached, Refused
 from primacy.store.conditions import after, needs_count
-from primacy.store.port import LIST_MAX, Change, Listing, News, check_request, next_link
+from primacy.store.port import LIST_MAX, Listing, News, check_request, next_link
 
 _SHARED: dict[str, MemoryTable] = {}
 _LOCK = threading.Lock()
@@ -69,25 +69,10 @@ class MemoryStore:
         """Whether it was only renewed since."""
         self._link = next_link()
 
-    def look(self, requests: Sequence[Look]) -> list[StoreAnswer]:
-        return self._all(requests)
-
-    def take(self, requests: Sequence[Take]) -> list[StoreAnswer]:
-        return self._all(requests)
-
-    def renew(self, requests: Sequence[Renew]) -> list[StoreAnswer]:
-        return self._all(requests)
-
-    def release(self, requests: Sequence[ReleaseRow]) -> list[StoreAnswer]:
-        return self._all(requests)
-
-    def change(self, requests: Sequence[Change]) -> list[StoreAnswer]:
-        return self._all(requests)
-
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         with self._asked():
             if new and self.table.rows:
-                raise Refused(f"{len(self.table.rows)} leases stand here: this table is not new")
+                raise Refused(f"{len(self.table.rows)} leases are here: this table is not new")
             found = self.table.genesis
             if wait_max_ms > found.wait_max_ms:
                 self.table.genesis = found._replace(wait_max_ms=wait_max_ms, version=found.version + 1)
@@ -144,6 +129,9 @@ class MemoryStore:
             check_request(request)  # all before the first is done: an error means that nothing is
         with self._asked():
             return [self._perform(request) for request in requests]
+
+    look = take = renew = release = change = _all
+    """Each request says itself what is asked."""
 
     def _perform(self, request: StoreRequest) -> StoreAnswer:
         table, name = self.table, request.name

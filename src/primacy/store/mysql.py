@@ -13,15 +13,14 @@ conditions anew, compare the server with themselves, and lose every write.
 
 from __future__ import annotations
 
-import os
 import random
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from primacy.election.store import GENESIS, Genesis, Place, Prune, ReleaseRow, Renew, Row, Settle, Take
-from primacy.errors import CannotHere, MissingExtra, NotReached, PrimacyError, Refused, StoreUnusable
+from primacy.errors import CannotHere, MissingExtra, NotReached, Refused, StoreUnusable
 from primacy.store.conditions import after
 from primacy.store.port import next_link, server_limit_ms
 from primacy.store.sql import (
@@ -81,7 +80,6 @@ LIMITED = ("SELECT", "INSERT", "UPDATE", "DELETE")
 KNOWN_MAX = 10_000
 """Rows of our own that are remembered between renewals."""
 PROOF_BITS = 62
-_LEFT_TO_THE_PARENT: list[Any] = []
 
 
 class MysqlStore(SqlStore):
@@ -104,18 +102,13 @@ class MysqlStore(SqlStore):
         self._known: dict[str, Row] = {}
         """What our own renewals left in the store, so that the next one need not look."""
         self._random = random.SystemRandom()
-        self._pid = os.getpid()
         self.texts = mysql_texts(table, "''")
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         self._known.clear()
-        if connection is None:
-            return
-        if os.getpid() != self._pid:
-            _LEFT_TO_THE_PARENT.append(connection)
-            return
-        connection._force_close()  # without a farewell, which would wait for a server that hangs
+        if connection is not None and not self._is_inherited(connection):
+            connection._force_close()  # without a farewell, which would wait for a server that hangs
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
@@ -255,14 +248,8 @@ class MysqlStore(SqlStore):
         if connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
             yield
             return
-        self._execute("START TRANSACTION", {})
-        try:
+        with self.transaction("START TRANSACTION"):
             yield
-        except BaseException:
-            with suppress(PrimacyError):  # a connection that is lost rolls back by itself
-                self._execute("ROLLBACK", {})
-            raise
-        self._execute("COMMIT", {})
 
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         return self._run(text, values)[1]
@@ -292,9 +279,7 @@ class MysqlStore(SqlStore):
         return self._connection is not None
 
     def _connected(self) -> Any:
-        if os.getpid() != self._pid:
-            self.close()
-            raise NotReached("this store belongs to the process that it was forked from")
+        self._check_process()
         if self._connection is None:
             self._connect()
         return self._connection
@@ -380,12 +365,7 @@ def _as_written(row: Row, server: str, proof: int) -> Row:
 
 def _genesis(genesis: Genesis) -> dict[str, Any]:
     """The genesis row as it is written."""
-    return {
-        "settled": genesis.settled,
-        "floor": genesis.floor,
-        "names": genesis.names,
-        "version": genesis.version,
-    }
+    return {"settled": genesis.settled, "floor": genesis.floor, "names": genesis.names, "version": genesis.version}
 
 
 def _quadruples(requests: Sequence[Renew] | Sequence[ReleaseRow]) -> list[tuple[str, str, int, int]]:

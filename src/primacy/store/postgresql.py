@@ -86,7 +86,6 @@ WHY_NO_CONNECTION: tuple[tuple[str, str], ...] = (
 )
 """What a server, or libpq, says of a connection that will not come about before somebody changes something, and what.
 libpq hands on no code here, so it is read from the words; in other languages than English it counts as no answer."""
-_LEFT_TO_THE_PARENT: list[psycopg.Connection[Any]] = []
 
 
 class PostgresqlStore(SqlStore):
@@ -110,17 +109,12 @@ class PostgresqlStore(SqlStore):
         self._ready: dict[str, Ready] = {}
         """Statements that this connection keeps ready, by their text."""
         self._heard: list[str] = []
-        self._pid = os.getpid()
 
     def close(self) -> None:
         connection, self._connection, self._listening = self._connection, None, 0
         self._ready = {}
-        if connection is None:
-            return
-        if os.getpid() != self._pid:
-            _LEFT_TO_THE_PARENT.append(connection)
-            return
-        connection.close()
+        if connection is not None and not self._is_inherited(connection):
+            connection.close()
 
     def _spell(self, identity: str) -> None:
         self.texts = Texts(*(spelled(text, "%({})s") for text in postgresql_texts(self._table, identity)))
@@ -318,9 +312,7 @@ class PostgresqlStore(SqlStore):
         return self._connection is not None and not self._connection.closed
 
     def _connected(self) -> Limited:
-        if os.getpid() != self._pid:
-            self.close()
-            raise NotReached("this store belongs to the process that it was forked from")
+        self._check_process()
         if self._connection is not None and self._connection.closed:
             self.close()
         if self._connection is None:

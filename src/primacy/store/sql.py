@@ -7,8 +7,10 @@ demand: unsettled, so that a table that somebody dropped proves nothing (L9).
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,11 +29,13 @@ from primacy.election.store import (
     StoreRequest,
     Take,
 )
-from primacy.errors import NotReached, Refused, StoreUnusable, UsageError
+from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable, UsageError
 from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Listing, check_request, checked_row, listing_of
 from primacy.store.sql_text import Texts
 
 Result = TypeVar("Result")
+_LEFT_TO_THE_PARENT: list[object] = []
+"""Connections that this process inherited by a fork."""
 
 
 class NoTable(Exception):
@@ -71,9 +75,34 @@ class SqlStore(ABC):
         """False: a missing table is an error, not an invitation."""
         self._link = 0
         """Number of the present connection."""
+        self._pid = os.getpid()
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def _is_inherited(self, connection: object) -> bool:
+        """In a forked child it is the parent's: kept alive, so that nothing closes it."""
+        if os.getpid() == self._pid:
+            return False
+        _LEFT_TO_THE_PARENT.append(connection)
+        return True
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            self.close()
+            raise NotReached("this store belongs to the process that it was forked from")
+
+    @contextmanager
+    def transaction(self, begin: str) -> Iterator[None]:
+        """What is done inside becomes visible at once, or not at all."""
+        self._execute(begin, {})
+        try:
+            yield
+        except BaseException:
+            with suppress(PrimacyError):  # a connection that is lost rolls back by itself
+                self._execute("ROLLBACK", {})
+            raise
+        self._execute("COMMIT", {})
 
     def _is_connected(self) -> bool:
         """The connection of the newest answer still stands, as far as is known. One that broke is not made anew."""
@@ -151,18 +180,21 @@ class SqlStore(ABC):
         self._execute(self.texts.create, {})
         self._migrated(lambda: self._execute(self.texts.genesis, {"wait_max": WAIT_MAX_MS}))
         if wait_max_ms:
-            self._execute(self.texts.wait_max, {"wait_max": wait_max_ms})
+            self._raise_wait_max(wait_max_ms)
         if new:
             self._settle_new()
 
     # --- what a store does with it ------------------------------------------------------------------------------------
+
+    def _raise_wait_max(self, wait_max_ms: int) -> None:
+        self._execute(self.texts.wait_max, {"wait_max": wait_max_ms})
 
     def _settle_new(self) -> None:
         seen = self._seen([], count=True)
         genesis = genesis_of(seen)
         if seen.number:
             raise Refused(
-                f"{seen.number} leases stand in this table, so it is not new: without that word, fresh names are free "
+                f"{seen.number} leases are in this table, so it is not new: without that word, fresh names are free "
                 f"{genesis.wait_max_ms} ms after somebody began to use it"
             )
         if not genesis.is_settled(seen.server) and not self._change(Settle("", seen.server, genesis)):

@@ -12,12 +12,12 @@ This is the one place where the database's clock stands in a condition: it is th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from primacy.election.store import Look, Place, Row
-from primacy.errors import PrimacyError, Refused, UsageError
+from primacy.errors import Refused, UsageError
 from primacy.store.batch import perform
 from primacy.store.port import LeaseStore, check_name, check_table
 from primacy.store.sql import NoTable, SqlStore
@@ -130,17 +130,9 @@ class CoordinatorTable:
         old = self.look()
         return old is not None and not old.expired and re.fullmatch(rf"{OWNER}-[0-9a-f]+", old.owner) is not None
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """What is done inside becomes visible at once, or not at all."""
-        self._run(self._dialect.begin, {})
-        try:
-            yield
-        except BaseException:
-            with suppress(PrimacyError):  # a connection that is lost rolls back by itself
-                self._run("ROLLBACK", {})
-            raise
-        self._run("COMMIT", {})
+        return self._store.transaction(self._dialect.begin)
 
     def _run(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         try:
@@ -150,12 +142,7 @@ class CoordinatorTable:
 
 
 def import_coordinator(
-    store: LeaseStore,
-    name: str,
-    unique: str,
-    wait_ms: int,
-    table: str = TABLE,
-    key: str = KEY,
+    store: LeaseStore, name: str, unique: str, wait_ms: int, table: str = TABLE, key: str = KEY
 ) -> Row | Old:
     """The new row; or the old one, if it is held and must be waited for. Then nothing was changed.
 

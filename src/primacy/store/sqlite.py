@@ -23,25 +23,13 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from primacy.election.store import (
-    GENESIS,
-    WAIT_MAX_MS,
-    Genesis,
-    Place,
-    Prune,
-    ReleaseRow,
-    Renew,
-    Row,
-    Settle,
-    StoreRequest,
-    Take,
-)
+from primacy.election.store import GENESIS, Genesis, Place, Prune, ReleaseRow, Renew, Row, Settle, StoreRequest, Take
 from primacy.errors import CannotHere, NotReached, Refused, StoreUnusable, UsageError
 from primacy.store import sqlite_text
 from primacy.store.conditions import after, needs_count
 from primacy.store.inotify import Ear
 from primacy.store.note import Note
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, Listing, News, listing_of, next_link
+from primacy.store.port import LIST_MAX, Listing, News, listing_of, next_link
 from primacy.store.sql import NoTable, OldTable, SqlStore, StatementResult, genesis_of, named_row
 
 log = logging.getLogger("primacy.store")
@@ -53,8 +41,6 @@ NETWORK = (
     "9p", "virtiofs", "vboxsf", "davfs", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "fuse.davfs2",
     "fuse.cephfs",
 )  # fmt: skip
-_LEFT_TO_THE_PARENT: list[sqlite3.Connection] = []
-"""Connections that a forked child inherited: kept alive, so that nothing closes them."""
 
 
 class SqliteStore(SqlStore):
@@ -80,7 +66,6 @@ class SqliteStore(SqlStore):
         self._before: dict[str, str | None] = {}
         """What the note said before the transaction that is open."""
         self._ear: Ear | None = None
-        self._pid = os.getpid()
         refuse_network(self.path)
 
     @property
@@ -94,12 +79,8 @@ class SqliteStore(SqlStore):
         self._note.close()
         if ear is not None:
             ear.close()
-        if connection is None:
-            return
-        if os.getpid() != self._pid:
-            _LEFT_TO_THE_PARENT.append(connection)
-            return
-        connection.close()
+        if connection is not None and not self._is_inherited(connection):
+            connection.close()
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
@@ -113,16 +94,6 @@ class SqliteStore(SqlStore):
                 self._connection.text_factory = str
         self._make_note()
         return [listing_of(values[0], partial(self._judged, values), values[11]) for values in found]
-
-    def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
-        if not 0 <= wait_max_ms <= HOLD_MS_MAX:
-            raise UsageError(f"the longest wait of a table is at most {HOLD_MS_MAX} ms, not {wait_max_ms}")
-        self._execute(self.texts.create, {})
-        self._migrated(lambda: self._execute(self.texts.genesis, {"wait_max": WAIT_MAX_MS}))
-        if wait_max_ms:
-            self._raise_wait_max(wait_max_ms)
-        if new:
-            self._settle_new()
 
     def _raise_wait_max(self, wait_max_ms: int) -> None:
         with self._writing() as connection:
@@ -383,9 +354,7 @@ class SqliteStore(SqlStore):
 
     def _connected(self) -> sqlite3.Connection:
         """The connection, if it is of this process and to the file that has this name now; else a new one."""
-        if os.getpid() != self._pid:
-            self.close()
-            raise NotReached("this store belongs to the process that it was forked from")
+        self._check_process()
         if self._connection is not None and self._inode != inode_of(self.path):
             was_open = self._connection.in_transaction
             self.close()
@@ -435,13 +404,7 @@ def _with_proof(row: Row, proof: str) -> Row:
 def _row_of(genesis: Genesis) -> Row:
     """The genesis row in the columns of a row."""
     return Row(
-        "",
-        genesis.floor,
-        genesis.version,
-        genesis.names,
-        genesis.wait_max_ms,
-        released=True,
-        server=genesis.settled,
+        "", genesis.floor, genesis.version, genesis.names, genesis.wait_max_ms, released=True, server=genesis.settled
     )
 
 

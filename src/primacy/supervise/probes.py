@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, assert_never
 from urllib.parse import urlsplit, urlunsplit
 
@@ -46,23 +47,18 @@ def name_of(probe: Probe) -> str:
     return f"TCP {probe.tcp}" if probe.tcp else f"command {os.path.basename(probe.command[0])}"
 
 
+@dataclass(eq=False)
 class HealthProbes:
     """The probes of one node, and what monitors tell it."""
 
-    def __init__(
-        self,
-        probes: tuple[Probe, ...],
-        clock: Clock,
-        cwd: str,
-        tell: Callable[[Health], None],
-        note: Callable[[bool, str], None],
-    ) -> None:
-        self.probes = probes
-        self.clock = clock
-        self.cwd = cwd
-        self.tell = tell
-        self.note = note
-        self.watch = HealthWatch(tuple(rule_of(probe) for probe in probes))
+    probes: tuple[Probe, ...]
+    clock: Clock
+    cwd: str
+    tell: Callable[[Health], None]
+    note: Callable[[bool, str], None]
+
+    def __post_init__(self) -> None:
+        self.watch = HealthWatch(tuple(rule_of(probe) for probe in self.probes))
         self._asked: dict[int, asyncio.Task[None] | ShortCommand] = {}
         self._limits: dict[int, asyncio.TimerHandle] = {}
         self._timer: asyncio.TimerHandle | None = None

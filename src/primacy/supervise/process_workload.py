@@ -14,6 +14,7 @@ import base64
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 from primacy.election.messages import Release
@@ -55,37 +56,25 @@ None: there is no such process now, so that the others wait out the hold should 
 """
 
 
+@dataclass(eq=False)
 class ProcessWorkload:
     """One command under a guard."""
 
-    def __init__(
-        self,
-        election: str,
-        child: Child,
-        watchdog: Watchdog,
-        timing: Timing,
-        clock: Clock,
-        lock: RunLock,
-        lease: LeaseFile,
-        require: str,
-        host: WorkloadHost,
-        gate: StartGate,
-        ready: Ready = lambda _: [],
-        rights: Rights | None = None,
-    ) -> None:
-        self.election = election
-        self.child = child
-        self.watchdog = watchdog
-        self.timing = timing
-        self.clock = clock
-        self.lock = lock
-        self.lease = lease
-        self.require = require
-        self.host = host
-        self.ready = ready
-        self.rights = rights
-        self.gate = gate
-        gate.let_in, gate.tell, gate.note = self._begin, host.tell, host.note
+    election: str
+    child: Child
+    watchdog: Watchdog
+    timing: Timing
+    clock: Clock
+    lock: RunLock
+    lease: LeaseFile
+    require: str
+    host: WorkloadHost
+    gate: StartGate
+    ready: Ready = lambda _: []
+    rights: Rights | None = None
+
+    def __post_init__(self) -> None:
+        self.gate.let_in, self.gate.tell, self.gate.note = self._begin, self.host.tell, self.host.note
         self._release: Release | None = None
         """Of the term whose work may run: in the guard's hands from its first start on (G4)."""
         self.guard: GuardLink | None = None

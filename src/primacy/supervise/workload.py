@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from primacy.election.inputs import Input, RunLock, WorkGone, WorkStarted
@@ -188,28 +189,21 @@ class Spans(NamedTuple):
     """After the role was lost: what lies between TERM and KILL."""
 
 
+@dataclass(eq=False)
 class HostedWorkload:
     """Performs a workload in this process."""
 
-    def __init__(
-        self,
-        workload: Workload,
-        spans: Spans,
-        clock: Clock,
-        run_lock: lock.RunLock,
-        host: WorkloadHost,
-        gate: StartGate,
-        send: Callable[[Release], None] | None = None,
-    ) -> None:
-        """`send` tells the others of a release; None where the election releases by itself, or nothing is held."""
-        self.workload = workload
-        self.spans = spans
-        self.clock = clock
-        self.run_lock = run_lock
-        self.host = host
-        self.gate = gate
-        self.send = send
-        gate.let_in, gate.tell, gate.note = self._begin, host.tell, host.note
+    workload: Workload
+    spans: Spans
+    clock: Clock
+    run_lock: lock.RunLock
+    host: WorkloadHost
+    gate: StartGate
+    send: Callable[[Release], None] | None = None
+    """Tells the others of a release; None where the election releases by itself, or nothing is held."""
+
+    def __post_init__(self) -> None:
+        self.gate.let_in, self.gate.tell, self.gate.note = self._begin, self.host.tell, self.host.note
         self._state = State.STOPPED
         self._term = 0
         self._since_ms = 0

@@ -9,7 +9,7 @@ const HEARTBEAT_TAKES_MS = 650;
 
 export function drawing(store, on) {
   const links = s("g"), beliefs = s("g"), heartbeats = s("g"), knots = s("g");
-  const svg = s("svg", { role: "group", "aria-label": "Nodes and links. Each node is a button; the panel beside lists its links." },
+  const svg = s("svg", { role: "group", "aria-label": "Nodes and links. Each node is a button; the panel lists its links." },
     s("defs", {}, s("marker", { id: "belief-head", viewBox: "0 0 10 10", refX: 8, refY: 5, markerWidth: 9, markerHeight: 9, orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" },
       s("path", { d: "M0 1 9 5 0 9z", class: "belief-head" }))),
     links, beliefs, heartbeats, knots);
