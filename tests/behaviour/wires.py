@@ -14,6 +14,7 @@ from primacy.cache import messages as cache_messages
 from primacy.cache import wire, wire_client
 from primacy.control import gossip_rows, summary
 from primacy.election import messages
+from primacy.election.model import Goal, Kind, Member, MembersId, Register
 from primacy.transport import layout, seal, short
 from tests.behaviour.samples import samples
 from tests.behaviour.values import same
@@ -22,6 +23,13 @@ BOOT, OTHER_BOOT = 0x1122334455667788, 0x0102030405060708
 SECRET = bytes(range(64))
 ME, OTHER = "tcp://p1:1", "tcp://p2:1"
 UDP = tuple(kind.made for kind in layout.KINDS)
+REGISTER = Register(
+    MembersId(1_000, 1_077),
+    (Member("n1", Kind.VOTER, 2, 0, "h1:1"), Member("n2", Kind.OBSERVER)),
+    (Member("n1", Kind.WITNESS),),
+    Goal((Member("n1"), Member("n2")), "root@n1", 1_154),
+)
+"""Not any: sorted, and with a voter."""
 
 
 class Wire(NamedTuple):
@@ -145,7 +153,7 @@ def _cache_read(value: Any, frames: list[bytes]) -> Any:
 
 WIRES: dict[str, Wire] = {
     "udp": Wire(
-        lambda: _of_all(UDP),
+        lambda: _of_all(UDP, register=REGISTER),
         lambda value: [layout.packed(value)],
         lambda value, frames: layout.unpacked(value.origin.node, frames[0]),
     ),

@@ -114,7 +114,7 @@ LETTERED, _, _JUDGED = RULES.partition("## The judges of the simulator")
 _JUDGED, _, JUDGED_CACHE = _JUDGED.partition("## The judges of the cache")
 JUDGED, _, JUDGED_MEMBERSHIP = _JUDGED.partition("## The judges of the membership machine")
 """L1 to L4 are rules of the lease in one part of the page, and judges of liveness in the other."""
-RULE_ROWS = rows_of(LETTERED, r"[QMGBLTUCE][0-9]{1,2}")
+RULE_ROWS = rows_of(LETTERED, r"[QMRGBLTUCE][0-9]{1,2}")
 
 
 @cache
@@ -165,7 +165,7 @@ def test_every_scenario_and_limitation_of_the_first_seed_is_a_test_and_has_its_l
 
 def test_every_rule_that_the_code_names_has_a_row() -> None:
     for file, text in SOURCES.items():
-        named = set(re.findall(r"\b[QMGBLTUCE][0-9]{1,2}\b", text))
+        named = set(re.findall(r"\b[QMRGBLTUCE][0-9]{1,2}\b", text))
         assert named <= RULE_ROWS.keys(), f"{file.name}: {sorted(named - RULE_ROWS.keys())}"
 
 
@@ -181,7 +181,7 @@ def test_the_worked_example_is_that_of_the_default_times() -> None:
 
 
 def test_the_rules_are_numbered_without_a_gap() -> None:
-    numbers = {"Q": 10, "M": 4, "G": 10, "B": 10, "L": 10, "T": 2, "U": 1, "C": 12, "E": 2}
+    numbers = {"Q": 10, "M": 4, "R": 14, "G": 10, "B": 10, "L": 10, "T": 2, "U": 1, "C": 12, "E": 2}
     assert RULE_ROWS.keys() == {f"{letter}{n}" for letter, most in numbers.items() for n in range(1, most + 1)}
 
 
@@ -196,7 +196,7 @@ def test_every_row_of_a_rule_says_what_shows_it_and_what_its_absence_does() -> N
 def test_every_test_that_is_named_by_a_rule_stands_in_its_row() -> None:
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         for function in functions_of(file):
-            rule = re.match(r"test_([QMGBLTUCE][0-9]{1,2})_", function)
+            rule = re.match(r"test_([QMRGBLTUCE][0-9]{1,2})_", function)
             if rule is not None:
                 named = named_tests(" ".join(RULE_ROWS[rule[1]]))
                 assert any(fnmatchcase(f"{file.relative_to(ROOT)}::{function}", name) for name in named), function

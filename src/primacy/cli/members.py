@@ -136,7 +136,7 @@ def apply(call: Call, /, *, yes: bool, config: str | None, **rest: Any) -> None:
     ]
     if not rows:
         raise UsageError("the file names no nodes: cluster.manager.nodes")
-    here = local(call, config, **_where(rest))
+    here = local(call, config=config, **_where(rest))
     shown = here.get("/v1/members")
     if not (changes := _changes(shown, rows)):
         click.echo(f"the file names the members of version {shown['version']}: nothing to apply")
@@ -152,7 +152,7 @@ def apply(call: Call, /, *, yes: bool, config: str | None, **rest: Any) -> None:
 @click.pass_obj
 def renew(call: Call, /, *, node: str, **rest: Any) -> None:
     """Take NODE out and in again: for one that lost its memory while not all others answer."""
-    here = local(call, rest["config"], **_where(rest))
+    here = local(call, config=rest["config"], **_where(rest))
     row = next((row for row in here.get("/v1/members")["members"] if row["node"] == node), None)
     if row is None:
         raise UsageError(f"{node} is no member; see: primacy members")
@@ -225,7 +225,7 @@ def _change(
     quiet: bool = False,
     **where: str | None,
 ) -> None:
-    here = local(call, config, **where)
+    here = local(call, config=config, **where)
     before = here.get("/v1/members")
     if leaves and leaves == before["leader"]:
         type_yes(f"Node {leaves} leads: the command moves to another node first.", yes)

@@ -48,7 +48,7 @@ class Leading:
         leader = Leader(now_ms, ballot.term, token, self.start_at(now_ms, ages), ages)
         leader.newest_term = 0 if promise.newest_at_ms is None else promise.newest_term
         state.become_leader(leader)
-        self.rename_members(leader)
+        self.rename_members(now_ms, leader)
         effects: list[Effect] = [Record(Event(Code.ELECTED, ballot.term, state.node, value=token))]
         delay_ms = leader.start_at_ms - now_ms
         if delay_ms > 0:
@@ -59,11 +59,14 @@ class Leading:
             return effects + self.resign(now_ms, leader, Code.TOKEN_LOW, sentence)
         return effects + self.lead_on(now_ms, leader)
 
-    def rename_members(self, leader: Leader) -> None:
+    def rename_members(self, now_ms: int, leader: Leader) -> None:
         """The winner's register gets its term, so that what a dead leader left half done gives way; the first register
         keeps its id (R4)."""
         register = self.state.register
-        if register is not None and register.id.version > 1:
+        if register is None:
+            return
+        leader.change.since_ms = now_ms
+        if register.id.version > 1:
             self.write_members(leader, register._replace(id=MembersId(leader.term, register.id.version)))
 
     def write_members(self, leader: Leader, register: Register) -> None:

@@ -38,8 +38,8 @@ class Candidate:
 class Change:
     """What a leader keeps of a change of members (`change.py`, `admit.py`). What must outlive it, the register has."""
 
-    def __init__(self, now_ms: int) -> None:
-        self.since_ms = now_ms
+    def __init__(self) -> None:
+        self.since_ms = 0
         """When it was elected."""
         self.carried_from = 1
         """The number of the first heartbeat that carries the present register (R5)."""
@@ -48,8 +48,8 @@ class Change:
         self.cancelled = False
         self.before: Register | None = None
         """What it had before the joint register that it wrote itself: only it may take that back unproved (R5)."""
-        self.written_at_ms = now_ms
-        self.retry_at_ms = now_ms
+        self.written_at_ms = 0
+        self.retry_at_ms = 0
         """When a joint register that was taken back is tried again."""
         self.is_done_due = False
         """The change is written, and not proved yet."""
@@ -93,7 +93,7 @@ class Leader:
         """Term of the newest heartbeat that the winner itself had acked or sent before."""
         self.ahead_term = 0
         """A voter is ahead of us: step down in order and campaign again above this term (Q9)."""
-        self.change = Change(now_ms)
+        self.change = Change()
 
     @property
     def preceding_term(self) -> int:

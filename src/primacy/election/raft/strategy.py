@@ -10,6 +10,7 @@ nothing is left to wait. A leader without a majority stops by its own clock and 
 - Ends. A term that was ended for a node never reopens (Q8). A release says that all work up to a term is gone, and
   frees the voters at once (G6); it is only given by a leader whose work ran (G7).
 - Memory. A node that forgot, or whose list changed, is mute until all others have answered (M, see `recovery.py`).
+- Members. With a register the leader changes them while it leads, in steps that overlap (R, see `change.py`).
 
 Of the single executor: CurrentTerm and VotedFor are `ballot.term` and `ballot.voted_for`; Votes and Heartbeats are
 `Candidate.yes` and `Progress.acked`; ElectionTimeout, LeadershipAwareTimeout, HeartbeatTimer and

@@ -6,7 +6,7 @@ Nothing here changes or decides anything. docs/operate.md explains every sentenc
 from __future__ import annotations
 
 from primacy.election.inputs import Init
-from primacy.election.model import DOUBLED, Role, View
+from primacy.election.model import DOUBLED, Register, Role, View
 from primacy.election.raft.memory import TWO_BOOTS
 from primacy.election.raft.register import is_voter
 from primacy.election.raft.roles import Leader
@@ -44,8 +44,7 @@ def waits_for(state: RaftState, now_ms: int) -> str:
     if state.muted:
         return waits_muted(state)
     if state.register is not None and not state.register.named(state.node):
-        version = state.register.id.version
-        return f"nothing: it is not among the members (version {version}); primacy members add {state.node}, or stop it"
+        return waits_outside(state.node, state.register)
     if leader is not None:
         return waits_leading(state, leader, now_ms)
     if state.work_unconfirmed():
@@ -65,6 +64,13 @@ def waits_for(state: RaftState, now_ms: int) -> str:
         differs = f"; under another list or timing: {others} (give all nodes the same file)" if others else ""
         return f"votes of a majority: {enough(state)}{differs}"
     return "a leader to be elected" if state.quorum.votes else ""
+
+
+def waits_outside(node: str, register: Register) -> str:
+    """What a node does that finds itself outside of the newest register (R10)."""
+    return (
+        f"nothing: it is not among the members (version {register.id.version}); primacy members add {node}, or stop it"
+    )
 
 
 def enough(state: RaftState) -> str:
