@@ -56,8 +56,9 @@ class Capabilities(NamedTuple):
     """When each other node was heard in the election; None: its nodes look at a store, and hear nobody."""
     register: Callable[[], Register | None] = lambda: None
     """Its members, where they change while it runs; None: the file's are its members."""
-    config: Callable[[], str] | None = None
-    """The hash of the configuration that it shows, where that changes while it runs; None: that of its seat."""
+    configs: Callable[[], tuple[str, str]] | None = None
+    """The hash of the configuration that it shows, and the other one that it knows as its own, where that changes while
+    it runs; None: that of its seat."""
     recovering: Callable[[], str] = lambda: ""
     """Why it may not speak; empty if it may."""
     again: Again | None = None
@@ -113,8 +114,8 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
         if voted.lost:
             log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
         heard, recovering = lambda: strategy.heard, lambda: strategy.muted
-        config = lambda: strategy.origin.config  # noqa: E731
-        can = Capabilities(heard, partial(_register, strategy), config, recovering, strategy.again)
+        register, configs = partial(_register, strategy), partial(_configs, strategy)
+        can = Capabilities(heard, register, configs, recovering, strategy.again)
         return Chosen(strategy, can, ballot)
     known = voted.ballot.token_known if voted.ballot is not None else 0
     return _lease(place, tokens, seen, known, log)
@@ -122,6 +123,14 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
 
 def _register(strategy: RaftStrategy) -> Register | None:
     return strategy.ballot.register if strategy.ballot is not None else None
+
+
+def _configs(strategy: RaftStrategy) -> tuple[str, str]:
+    """A node without members has the nodes of its file in one of them, which need not be those of the others."""
+    membership, shown = strategy.seat.membership, strategy.origin.config
+    if _register(strategy) is None:
+        return "", ""
+    return shown, membership.hash if shown != membership.hash else membership.listed_hash
 
 
 def _own(place: Place, known: int, clock: Clock, log: Log) -> Chosen:

@@ -116,7 +116,10 @@ class NodeStatus(NamedTuple):
     troubles: Sequence[Trouble] = ()
     health: str = "ok"
     config: str = ""
-    """The configuration hash."""
+    """The configuration hash, as this node shows it; empty as long as it cannot compare it with others'."""
+    config_also: str = ""
+    """Another one under which a node runs with our configuration, too: with the nodes of the first start in it, or
+    without."""
     boot: int = 0
     links: Mapping[str, str] = {}
     """Lab mode: how the link to each other node stands."""

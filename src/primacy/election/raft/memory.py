@@ -263,8 +263,10 @@ class Remembering:
         ballot = state.ballot
         asker = query.origin.node
         seen = state.seen(asker)[0]
+        plain = state.seat.membership.hash
+        origin = state.origin._replace(config=plain) if query.origin.config == plain else state.origin
         report = Report(
-            state.origin,
+            origin,
             echo=query.origin.boot,
             memory=ballot is not None and not ballot.void,
             used=not self.is_blank() or state.recovery.copy is not None or state.recovery.is_left,
