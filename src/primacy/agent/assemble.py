@@ -143,7 +143,8 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
     """
     ballot = memory.ballot
     lost = memory.lost or ("it turned out to be an old copy" if ballot and ballot.void and not ballot.is_mark else "")
-    others = sorted({name for record in ballot.lists for name in record.voters} - {seat.node}) if ballot else []
+    voters = sorted({name for record in ballot.lists for name in record.voters}) if ballot is not None else []
+    others = [name for name in voters if name != seat.node]
     nodes = settings.cluster.manager.nodes
     lists_others = len(nodes) > 1
     if ballot is not None and ballot.is_mark and others and not lists_others:
@@ -153,13 +154,7 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
             f"of them are gone for good, to begin anew, with tokens above the clock's time: rm {path}"
         )
     if ballot is not None and not ballot.is_mark and not lists_others:
-        named = ballot.register.everybody if ballot.register is not None else others
-        if others := sorted({*named} - {seat.node}):
-            raise Unsafe(
-                f"node {seat.node} is listed alone, and {path} tells that {', '.join(others)} are members, too: it "
-                "finds nobody, and leads nobody. Put them back into the list; to take them out, first say on a node "
-                f"that runs: primacy members remove {others[0]}"
-            )
+        _refuse_others(seat.node, path, ballot.register.everybody if ballot.register is not None else tuple(voters))
     if lost and not lists_others:
         raise Unsafe(
             f"the ballot {path} cannot be trusted: {lost}. What this node promised is forgotten. It is the only one "
@@ -168,8 +163,25 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
     by_itself = settings.cluster.first_start == "auto" or (settings.cluster.first_start != "join" and not lists_others)
     if not is_alone(settings):
         seat = seat._replace(membership=seat.membership._replace(listed_hash=_listed_hash(settings, ballot)))
-    options = RaftOptions(by_itself and not lost, token_max, register=True)
+    joins = settings.cluster.first_start == "join"
+    options = RaftOptions(by_itself and not lost, token_max, joins=joins, register=True)
     return RaftStrategy(seat, holding_times(settings), ballot, options)
+
+
+def _refuse_others(node: str, path: str, members: tuple[str, ...]) -> None:
+    """A file that names nobody but this node, and a ballot that knows of others: it would find nobody."""
+    others = [name for name in members if name != node]
+    if others and node not in members:
+        raise Unsafe(
+            f"{path} is the ballot of node {others[0]}, and this is node {node}: say --node {others[0]}, or give each "
+            f"node a state folder of its own; to begin anew, with tokens above the clock's time: rm {path}"
+        )
+    if others:
+        raise Unsafe(
+            f"node {node} is listed alone, and {path} tells that {', '.join(others)} belong to its cluster, too: it "
+            "would find nobody. Put them back into the list; to take one out, first say on a node that runs: primacy "
+            f"members remove {others[0]}"
+        )
 
 
 def _listed_hash(settings: Settings, ballot: Ballot | None) -> str:

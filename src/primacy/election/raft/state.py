@@ -40,6 +40,8 @@ class RaftOptions(NamedTuple):
     """`cluster.first_start: auto` (M3)."""
     token_max: int = 0
     """Largest token that this machine knows of this election, from whatever strategy (T2)."""
+    joins: bool = False
+    """`cluster.first_start: join`: it begins no cluster."""
     register: bool = False
     """It runs with a register of members (rules R): the membership of its seat is for the first start only."""
 
