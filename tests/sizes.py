@@ -1,32 +1,40 @@
 """The three sizes of test: quick (under two minutes), test (everything once), proof (the counts of a release).
 
-`make quick`, `make test` and `make proof [PART=core]` call this. `make test` has three lanes. Tests that judge moments
-have the machine to themselves. The other two run side by side, for tests with real processes wait most of the time:
-those with bounds of seconds come first at the processors, and what computes takes the rest. Which file belongs where
-is said by its marks (README.md). Each size ends with what was skipped and why, and with the servers that ran.
+`make quick`, `make test` and `make proof [PART=core]` call this. `make test` has lanes, for tests with real processes
+wait most of the time. Those that judge moments come first; then those with bounds of seconds, more of them at a time.
+All the time, what only computes takes what they leave of the processors. Which file belongs where is said by its marks
+and its folder (README.md). Each size ends with what was skipped and why, and with the servers that ran.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import NamedTuple
 
 from tests.support.canary import NOTES
-from tests.support.marks import marked
+from tests.support.marks import marked, unmarked
 from tests.support.ports import LANE
 from tests.support.servers import REPORT
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
 FILE_BY_FILE = ["--dist", "loadfile", "--no-loadscope-reorder"]
+STAND_BACK = [sys.executable, "-m", "tests.support.stand_back"]
+COMPUTING = ("rules", "simulation", "transcripts")
+"""Folders of tests that only compute: how long they take is judged by nobody."""
+WITH_SOCKETS = ("browser", "contracts", "docs", "processes")
+"""Folders of tests that answer each other in real time, some by sockets and processes."""
 COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=97"]
 PARTS = {
     "core": "tests.support.proof_core",
@@ -41,18 +49,30 @@ PARTS = {
 
 
 class Lane(NamedTuple):
-    """Phases that run one after the other, beside those of other lanes of the same turn."""
+    """Phases that run one after the other, at the same time as those of other lanes of the same turn."""
 
     turn: int
-    """Those of the next one wait until all of this one are over."""
-
-    nice: int
-    """How far its tests stand back where there are not processors enough."""
+    """Those of the next turn wait until all of this one are over."""
     phases: dict[str, list[str]]
+    stands_back: bool = False
+    """It begins with the first turn, takes what all others leave of the processors, and no turn waits for it."""
 
 
 def _environment(size: str, lane: str = "0/1") -> dict[str, str]:
-    return {**os.environ, "PRIMACY_SIZE": size, REPORT: servers_file(), LANE: lane}
+    found = {**os.environ, "PRIMACY_SIZE": size, REPORT: servers_file(), LANE: lane}
+    if found.pop("PYTHONDONTWRITEBYTECODE", ""):
+        found["PYTHONPYCACHEPREFIX"] = compiled_folder()
+    return found
+
+
+@cache
+def compiled_folder() -> str:
+    """Where modules are kept compiled if nothing may be written next to their sources. The tests start hundreds of
+    processes; each would compile all of its modules, which is a third of what its start costs."""
+    path = tempfile.mkdtemp(prefix="primacy-compiled-")
+    os.chmod(path, 0o755)  # the ordinary user reads there, too
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
 
 
 @cache
@@ -86,33 +106,49 @@ def quick() -> int:
 
 def lanes() -> list[Lane]:
     """All tests, each once but for those that are tried as an ordinary user, too."""
-    others = _without("coverage", "moments", "alone", "beside")
     moments = {
         "moments": [*PYTEST, "-n", "2", *FILE_BY_FILE, *marked("moments")],
         "alone": [*PYTEST, *marked("alone")],
-        "ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"],
     }
-    waiting = {"beside": [*PYTEST, "-n", "3", *FILE_BY_FILE, *marked("beside")]}
+    ordinary = {"ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"]}
+    waiting = {"beside": [*PYTEST, "-n", "4", *FILE_BY_FILE, *marked("beside")]}
+    others = {"others": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*WITH_SOCKETS), *marked("real_time")]}
     computing = {
         "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
-        "others": [*PYTEST, *TWO_AT_A_TIME, *others],
+        "computing": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*COMPUTING)],
     }
-    return [Lane(0, 0, moments), Lane(1, 0, waiting), Lane(1, 10, computing)]
+    return [
+        Lane(0, moments),
+        Lane(0, ordinary),
+        Lane(1, waiting),
+        Lane(1, others),
+        Lane(0, computing, stands_back=True),
+    ]
 
 
-def run_lane(lane: Lane, which: str) -> int:
+STANDING_BACK: list[subprocess.Popen[str]] = []
+"""What has a session of its own, so that Ctrl-C does not reach it."""
+INTERRUPTED = threading.Event()
+"""Nothing more begins."""
+
+
+def run_lane(lane: Lane, environment: dict[str, str]) -> int:
     """The first code of a phase that failed. What it says stands behind the phase's name: lanes speak all at once."""
-    environment, failed = _environment("test", which), 0
+    failed = 0
     for name, command in lane.phases.items():
+        if INTERRUPTED.is_set():
+            break
         began = time.monotonic()
         with subprocess.Popen(
-            ["nice", "-n", str(lane.nice), *command],
+            [*STAND_BACK, *command] if lane.stands_back else command,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
         ) as process:
+            if lane.stands_back:
+                STANDING_BACK.append(process)
             assert process.stdout is not None
             for line in process.stdout:
                 print(f"{name:>13} | {line}", end="", flush=True)
@@ -123,15 +159,35 @@ def run_lane(lane: Lane, which: str) -> int:
     return failed
 
 
+def turns() -> list[list[Lane]]:
+    """Lanes that run at the same time. Those that stand back are in none: they run all the time."""
+    found = [lane for lane in lanes() if not lane.stands_back]
+    return [[lane for lane in found if lane.turn == turn] for turn in sorted({lane.turn for lane in found})]
+
+
 def test() -> int:
     """All of it, to its end: what fails in one phase says nothing about the others."""
-    found = [(lane, f"{number}/{len(lanes())}") for number, lane in enumerate(lanes())]
-    codes: list[int] = []
-    for turn in sorted({lane.turn for lane, _ in found}):
-        beside = [pair for pair in found if pair[0].turn == turn]
-        with ThreadPoolExecutor(len(beside)) as threads:
-            codes += threads.map(run_lane, *zip(*beside, strict=True))
-    return next(filter(None, codes), 0)
+    behind = [lane for lane in lanes() if lane.stands_back]
+    at_once = len(behind) + max(map(len, turns()))
+    running: list[Future[int]] = []
+    with ThreadPoolExecutor() as threads:
+
+        def begin(found: list[Lane], first: int) -> list[Future[int]]:
+            places = [_environment("test", f"{first + number}/{at_once}") for number in range(len(found))]
+            running.extend(begun := [threads.submit(run_lane, *each) for each in zip(found, places, strict=True)])
+            return begun
+
+        try:
+            begin(behind, 0)
+            for turn in turns():
+                wait(begin(turn, len(behind)))
+            wait(running)
+        except KeyboardInterrupt:
+            INTERRUPTED.set()
+            for process in STANDING_BACK:
+                process.send_signal(signal.SIGINT)
+            raise
+    return next(filter(None, (one.result() for one in running)), 0)
 
 
 def proof(part: str) -> int:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.sizes import lanes
-from tests.support.marks import marked, marks_of
+from tests import sizes
+from tests.sizes import COMPUTING, STAND_BACK, Lane, lanes, turns
+from tests.support.marks import APART, marked, marks_of
 from tests.support.ports import LANE, part
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "tests").rglob("test_*.py"))
-APART = ("coverage", "moments", "alone", "beside")
-"""Each is a phase of its own in `make test`; what has none of them is another."""
 ORDERED = ("moments", "alone", "beside")
 """Files of these come one after the other, so that their order matters."""
 WHOLE = (*APART, "ordinary")
@@ -53,11 +56,80 @@ def test_the_lanes_of_make_test_have_every_file_once() -> None:
     named: list[str] = []
     for lane in lanes():
         for command in lane.phases.values():
-            ignored = {word.removeprefix("--ignore=") for word in command if word.startswith("--ignore=")}
-            named += [word for word in command if word.endswith(".py") and "=" not in word]
-            if ignored:
-                named += [str(file.relative_to(ROOT)) for file in FILES if str(file.relative_to(ROOT)) not in ignored]
+            named += [word for word in command if word.endswith(".py")]
     assert sorted(named) == [str(file.relative_to(ROOT)) for file in FILES]
+
+
+def test_what_stands_back_judges_no_moments() -> None:
+    behind = [lane for lane in lanes() if lane.stands_back]
+    assert behind
+    assert not any(lane in turn for lane in behind for turn in turns())
+    for lane in behind:
+        for command in lane.phases.values():
+            assert {word.split("/")[1] for word in command if word.endswith(".py")} <= set(COMPUTING)
+
+
+def test_modules_are_compiled_once_also_where_nothing_may_be_written_next_to_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    environment = sizes._environment("test")
+    call = [sys.executable, "-c", "import primacy.errors; print(primacy.errors.__cached__)"]
+    where = Path(subprocess.run(call, env=environment, check=True, capture_output=True, text=True).stdout.strip())
+    assert where.is_file()
+    assert where.is_relative_to(sizes.compiled_folder())
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE")
+    assert "PYTHONPYCACHEPREFIX" not in sizes._environment("test"), "else Python knows where"
+
+
+def test_no_two_lanes_that_run_at_the_same_time_have_the_same_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[bool, str]] = []
+    kept = sizes.turns()
+    monkeypatch.setattr(sizes, "run_lane", lambda lane, its: begun.append((lane.stands_back, its[LANE])) or 0)
+    assert sizes.test() == 0
+    behind = {place for stands_back, place in begun if stands_back}
+    turned = [place for stands_back, place in begun if not stands_back]
+    for turn in kept:
+        places, turned = turned[: len(turn)], turned[len(turn) :]
+        assert len({*places, *behind}) == len(places) + len(behind)
+    assert not turned
+
+
+TELLS = """
+import os, subprocess, sys
+session = open("/proc/self/autogroup").read().split()[-1] if os.path.exists("/proc/self/autogroup") else "19"
+print(os.sched_getscheduler(0) == os.SCHED_IDLE, session, os.getsid(0), os.getpid(), flush=True)
+if "-" not in sys.argv:
+    subprocess.run([sys.executable, "-c", sys.orig_argv[2], "-"], check=True)
+"""
+
+
+def test_what_stands_back_says_so_to_the_kernel_and_so_does_all_that_it_starts() -> None:
+    call = [*STAND_BACK, sys.executable, "-c", TELLS]
+    said = subprocess.run(call, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    (first, session, pid), (second, its_session, its_pid) = (line.rsplit(maxsplit=2) for line in said.splitlines())
+    assert first == second == "True 19"
+    assert session == its_session == pid != its_pid
+
+
+def test_an_interrupt_reaches_what_stands_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C reaches the session of the terminal only. What would have come next does not begin."""
+    asleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    phases = {"asleep": asleep, "next": asleep}
+    monkeypatch.setattr(sizes, "lanes", lambda: [Lane(0, {}), Lane(0, phases, stands_back=True)])
+
+    def interrupted(waited_for: object) -> None:
+        wait_until(lambda: sizes.STANDING_BACK, "what stands back to begin", within_s=60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sizes, "wait", interrupted)
+    monkeypatch.setattr(sizes, "STANDING_BACK", [])
+    monkeypatch.setattr(sizes, "INTERRUPTED", threading.Event())
+    with pytest.raises(KeyboardInterrupt):
+        sizes.test()
+    (process,) = sizes.STANDING_BACK
+    assert process.returncode not in (0, None)
 
 
 def test_each_lane_has_ports_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

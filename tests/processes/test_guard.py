@@ -27,7 +27,6 @@ from primacy.supervise.guard_link import GuardLink
 from tests.support.canary import Canary, beside_a_canary
 from tests.support.guard_harness import (
     ALL,
-    KILLED_S,
     LIMIT_S,
     LONG_MS,
     OWN,
@@ -66,7 +65,7 @@ def holds_when_guard_is_killed(harness: Harness) -> None:
     with Canary(PROMPT_MS / 4) as canary:
         harness.signal(signal.SIGKILL, harness.guard_pid)
         killed_ms = boot_ms()
-        wait_until(harness.lock_is_free, within_s=KILLED_S)
+        wait_until(harness.lock_is_free, within_s=harness.killed_s)
     assert harness.commands() == []
     assert harness.stamped()[-1].run == 1
     assert len(harness.stamped()) == expect

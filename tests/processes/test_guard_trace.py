@@ -197,7 +197,7 @@ def holds_whatever_is_asked_of_clone(harness: Harness) -> None:
     assert harness.commands()
     harness.signal(signal.SIGKILL, harness.guard_pid)
     wait_until(lambda: not is_alive(harness.guard_pid))
-    wait_until(harness.lock_is_free, within_s=KILLED_S)
+    wait_until(harness.lock_is_free, within_s=harness.killed_s)
     time.sleep(0.02)
     assert harness.commands() == []
     assert found["clone"] == -1, "EPERM"
@@ -221,7 +221,7 @@ def holds_for_every_way_to_call_the_kernel(harness: Harness) -> None:
     assert found == {"clone": -1, "clone3": -38}
     assert harness.commands()
     harness.signal(signal.SIGKILL, harness.guard_pid)
-    wait_until(harness.lock_is_free, within_s=KILLED_S)
+    wait_until(harness.lock_is_free, within_s=harness.killed_s)
     assert harness.commands() == []
 
 

@@ -28,6 +28,8 @@ from tests.support.arrivals import arrived
 from tests.support.cache_smallest_machine import AloneMachine
 from tests.support.ports import free_ports
 
+pytestmark = pytest.mark.real_time
+
 FAR_MS = 1 << 40
 
 

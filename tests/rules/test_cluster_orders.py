@@ -24,6 +24,8 @@ from primacy.transport import MemoryNet, MemoryTransport
 from tests.support.control_harness import FOLLOWS, NOW_MS, RUNS, SETTINGS, VIEW, Work, node_status, seen
 from tests.support.waiting import wait_until_async
 
+pytestmark = pytest.mark.real_time
+
 LIMIT_S = 30.0
 
 

@@ -14,6 +14,8 @@ from primacy.dashboard.page_server import CSP, static_files
 from primacy.dashboard.source import Source
 from primacy.errors import Refused, UsageError
 
+pytestmark = pytest.mark.real_time
+
 # --- who may do what --------------------------------------------------------------------------------------------------
 
 

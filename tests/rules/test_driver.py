@@ -33,6 +33,8 @@ from primacy.node.clock import HandClock, SystemClock
 from primacy.node.driver import Driver
 from primacy.settings.timing import PROFILES
 
+pytestmark = pytest.mark.real_time
+
 CALM = PROFILES["wan"]
 """No machine is so slow that a node alone would lose its hold, or that its wait of P could be taken for none."""
 LIMIT_S = 30.0

@@ -11,6 +11,8 @@ import pytest
 
 from primacy.loop import QuickLoop, timer, unwatch, watch
 
+pytestmark = pytest.mark.real_time
+
 Play = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
 

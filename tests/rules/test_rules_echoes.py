@@ -36,8 +36,6 @@ from tests.support.mutants import raft
 from tests.support.mutants_raft import AnswersRefusals, RefusesEach
 from tests.support.raft_harness import HEARTBEAT, Bench, H, P, ballot, origin
 
-pytestmark = pytest.mark.coverage
-
 SEEDS = 3 if os.environ.get("PRIMACY_SIZE") == "quick" else 8
 """Per strategy. Three are clusters of three, four and five nodes."""
 

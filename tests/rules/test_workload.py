@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from primacy.election.inputs import Input, RunLock, WorkDeferred, WorkGone, WorkStarted
 from primacy.election.messages import Origin, Release
 from primacy.election.model import Leadership
@@ -16,6 +18,8 @@ from primacy.supervise.gate import Gate, Rule
 from primacy.supervise.start_gate import StartGate
 from primacy.supervise.vocabulary import Note, State
 from primacy.supervise.workload import HostedWorkload, Nothing, Spans
+
+pytestmark = pytest.mark.real_time
 
 TIMING = PROFILES["lan"]
 

@@ -26,6 +26,8 @@ from primacy.sim.trials.summary import SHOWN_MAX, Summary
 from primacy.sim.trials.trial import Outcome, Plan
 from primacy.sim.trials.workers import Workers
 
+pytestmark = pytest.mark.real_time
+
 SHORT = Plan(nodes=3, minutes=1.0)
 
 

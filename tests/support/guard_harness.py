@@ -60,6 +60,8 @@ LIMIT_S = 30.0
 """For whatever must come."""
 KILLED_S = 12.0
 """For the end of what the kernel kills; below the life of a command (`stamp.LASTS_S`), or a survivor is not seen."""
+OUTLIVES_S = 3.0
+"""The same for a guard with a rule taken out: what lives so long after the kernel should have killed it lives on."""
 STAMPS_S = 0.05
 """In which whoever lives has stamped."""
 STILL_LOOKS = 5
@@ -238,6 +240,7 @@ class Harness:
 
     def __init__(self, mode: str, lock: Path | None = None, mutant: dict[str, str] | None = None) -> None:
         self.mode = mode
+        self.killed_s = OUTLIVES_S if mutant else KILLED_S
         self.folder = Path(tempfile.mkdtemp(prefix="guard-"))
         self.folder.chmod(0o777)
         self.lock = lock or self.folder / "run.lock"

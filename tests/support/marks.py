@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+APART = ("coverage", "moments", "alone", "beside", "real_time")
+"""Marks of files whose phase in `make test` is not that of their folder."""
 
 
 def marks_of(text: str) -> dict[str, int]:
@@ -28,3 +30,13 @@ def marked(name: str) -> tuple[str, ...]:
         if name in marks:
             found.append((marks[name], str(file.relative_to(ROOT))))
     return tuple(file for _, file in sorted(found))
+
+
+def unmarked(*folders: str) -> tuple[str, ...]:
+    """Files of these folders of tests/ whose phase is that of the folder, from the root of the repository."""
+    found = (file for folder in folders for file in sorted((ROOT / "tests" / folder).rglob("test_*.py")))
+    return tuple(
+        str(file.relative_to(ROOT))
+        for file in found
+        if not marks_of(file.read_text(encoding="utf-8")).keys() & set(APART)
+    )
