@@ -15,6 +15,7 @@ from tests.support.control_harness import node_status
 A = Member("a", priority=2, address="10.0.0.1:7400")
 B = Member("b", address="10.0.0.2:7400")
 C = Member("c", Kind.WITNESS, address="10.0.0.3:7400")
+E = Member("e", address="h:1")
 THREE = Register(MembersId(3, 7), (A, B, C))
 WALL_MS = 1_700_000_000_000
 
@@ -46,6 +47,16 @@ def said(**body: Any) -> Any:
             {"verb": "apply", "members": [{"node": "e", "addr": "h:1"}, {"node": "a", "addr": "h:2", "priority": 1}]},
             (Member("a", priority=1, address="h:2"), Member("e", address="h:1")),
         ),
+        (
+            {
+                "verb": "apply",
+                "without": ["b"],
+                "members": [{"node": "e", "addr": "h:1"}, {"node": "a", "addr": "h:2"}],
+            },
+            (Member("a", address="h:2"), C, Member("e", address="h:1")),
+        ),
+        ({"verb": "apply", "without": [], "members": [{"node": "e", "addr": "h:1"}]}, (*THREE.members, E)),
+        ({"verb": "apply", "without": ["b"], "members": []}, (A, C)),
     ],
     ids=lambda value: "-".join(str(each) for each in list(value.values())[:3]) if isinstance(value, dict) else "",
 )
@@ -87,6 +98,9 @@ def test_cancel_and_force_need_no_membership() -> None:
         ({"verb": "apply", "members": "a"}, UsageError, "members: a list of at most"),
         ({"verb": "apply", "members": ["a"]}, UsageError, "members: rows such as"),
         ({"verb": "apply", "members": [{"node": "a", "addr": "h:1"}] * 2}, UsageError, "a node is named twice"),
+        ({"verb": "apply", "members": [], "without": "b"}, UsageError, "without: a list of names"),
+        ({"verb": "apply", "members": [], "without": []}, Refused, "there is nothing to apply"),
+        ({"verb": "force", "without": []}, UsageError, "without: the members that are gone for good"),
         ({"verb": "force"}, UsageError, "without: the members that are gone for good"),
     ],
 )

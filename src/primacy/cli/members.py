@@ -143,7 +143,8 @@ def apply(call: Call, /, *, yes: bool, config: str | None, **rest: Any) -> None:
         return
     click.echo("\n".join(changes), err=True)
     type_yes("The members become those of the file.", yes)
-    _change(call, "apply", {"members": rows}, config=config, **rest)
+    rest["version"] = rest["version"] or shown["version"]  # the difference is one to these members
+    _change(call, "apply", _differing(shown, rows), config=config, **rest)
 
 
 @members.command()
@@ -271,6 +272,13 @@ def _done(verb: str, body: dict[str, Any], shown: dict[str, Any]) -> str:
 
 def _where(rest: dict[str, Any]) -> dict[str, str | None]:
     return {name: rest[name] for name in ("election", "state_dir", "cluster")}
+
+
+def _differing(shown: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What comes or changes, and who leaves: a whole list may be too long to be passed on to the leader."""
+    now = {row["node"]: {name: row[name] for name in ("node", "kind", "addr", "priority")} for row in shown["members"]}
+    gone = sorted(now.keys() - {row["node"] for row in rows})
+    return {"members": [row for row in rows if now.get(row["node"]) != row], "without": gone}
 
 
 def _changes(shown: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[str, ...]:

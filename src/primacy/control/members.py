@@ -40,6 +40,8 @@ class Asked(NamedTuple):
     priority: int | None = None
     members: Members = ()
     """The list of a file, for `apply`."""
+    leaving: tuple[str, ...] | None = None
+    """For `apply` of a difference: who leaves. `members` are then only those that come or change."""
 
 
 def only(body: dict[str, Any], *known: str) -> None:
@@ -113,9 +115,14 @@ def _set(register: Register, asked: Asked) -> Members:
 
 
 def _apply(register: Register, asked: Asked) -> Members:
-    if not difference(asked.members, register):
+    """A whole list, or a difference: that of a long list fits what nodes pass on to each other."""
+    members = asked.members
+    if asked.leaving is not None:
+        changed = {*asked.leaving, *(member.id for member in members)}
+        members = (*(member for member in register.members if member.id not in changed), *members)
+    if not difference(members, register):
         raise Refused(f"the file names the members of version {register.id.version}: there is nothing to apply")
-    return asked.members
+    return members
 
 
 VERBS: dict[str, Callable[[Register, Asked], Members]] = {
@@ -141,7 +148,9 @@ def request_of(body: dict[str, Any], register: Register, wall_ms: int) -> Change
     if verb == "cancel":
         return CancelChange(by)
     if verb == "force":
-        return ForceMembers(_names(body.get("without")))
+        if not body.get("without"):
+            raise UsageError('without: the members that are gone for good, ["b", "c"]')
+        return ForceMembers(_names(body["without"]))
     if verb not in VERBS:
         raise UsageError(f"verb = {str(verb)[:40]}: there is {', '.join((*VERBS, 'cancel', 'force'))}")
     version = body.get("version", 0)
@@ -156,13 +165,14 @@ def request_of(body: dict[str, Any], register: Register, wall_ms: int) -> Change
         kind=str(body.get("kind", "")),
         priority=None if priority is None else _priority(priority),
         members=members_of(body["members"]) if verb == "apply" and "members" in body else (),
+        leaving=_names(body["without"]) if verb == "apply" and body.get("without") is not None else None,
     )
     return ChangeMembers(wanted(register, asked), by, wall_ms, version)
 
 
 def _names(names: Any) -> tuple[str, ...]:
-    if not isinstance(names, list) or not names or len(names) > MEMBERS_MAX:
-        raise UsageError('without: the members that are gone for good, ["b", "c"]')
+    if not isinstance(names, list) or len(names) > MEMBERS_MAX:
+        raise UsageError('without: a list of names, ["b", "c"]')
     return tuple(sorted({_name(name) for name in names}))
 
 
