@@ -20,6 +20,7 @@ from primacy.errors import NotReached, Refused, UsageError
 
 EVERY_S = 0.1
 WITHIN_MS = 15_000
+LAST_STEP = "a change is on its way (the last step"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -230,12 +231,27 @@ def _change(
     before = here.get("/v1/members")
     if leaves and leaves == before["leader"]:
         type_yes(f"Node {leaves} leads: the command moves to another node first.", yes)
-    here.order("members", verb=verb, version=version, by=said_by(), **body)
+    _ask(here, within_ms, verb=verb, version=version, by=said_by(), **body)
     shown = before if no_wait else _wait(here, before, within_ms)
     if as_json:
         print_json(shown)
     elif not quiet:
         click.echo(f"{verb}: asked for; see: primacy members" if no_wait else _done(verb, body, shown))
+
+
+def _ask(here: Local, within_ms: int, **body: Any) -> None:
+    """A change that is made may still lack a majority's ack, which only its leader knows: a command that follows at
+    once waits for that, too."""
+    ends = time.monotonic() + within_ms / 1_000
+    while True:
+        try:
+            here.order("members", **body)
+        except Refused as refused:
+            if LAST_STEP not in str(refused) or time.monotonic() > ends:
+                raise
+            time.sleep(EVERY_S)
+        else:
+            return
 
 
 def _wait(here: Local, before: dict[str, Any], within_ms: int) -> dict[str, Any]:
