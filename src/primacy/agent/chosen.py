@@ -56,6 +56,8 @@ class Capabilities(NamedTuple):
     """When each other node was heard in the election; None: its nodes look at a store, and hear nobody."""
     register: Callable[[], Register | None] = lambda: None
     """Its members, where they change while it runs; None: the file's are its members."""
+    register_known: Callable[[], Register | None] = lambda: None
+    """The same; without memory, the members that it was told of."""
     configs: Callable[[], tuple[str, str]] | None = None
     """The hash of the configuration that it shows, and the other one that it knows as its own, where that changes while
     it runs; None: that of its seat."""
@@ -115,7 +117,7 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
             log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
         heard, recovering = lambda: strategy.heard, lambda: strategy.muted
         register, configs = partial(_register, strategy), partial(_configs, strategy)
-        can = Capabilities(heard, register, configs, recovering, strategy.again)
+        can = Capabilities(heard, register, lambda: strategy.register_known, configs, recovering, strategy.again)
         return Chosen(strategy, can, ballot)
     known = voted.ballot.token_known if voted.ballot is not None else 0
     return _lease(place, tokens, seen, known, log)

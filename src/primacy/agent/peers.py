@@ -49,10 +49,11 @@ class Peers:
     def follow(self) -> None:
         """The members may have changed: from now on those are spoken to, and where they are now.
 
-        So are the nodes that the file names: a node that comes back after a long time is found there (R12).
+        So are the nodes that the file names: a node that comes back after a long time is found there (R12). A node
+        without memory speaks to the members that it was told of: its leader may not be among those of its file.
         """
-        register = self.chosen.can.register()
-        if register is None or register is self._seen or self._speak_to is None:
+        register = self.chosen.can.register_known()
+        if register is None or register == self._seen or self._speak_to is None:
             return
         self._seen = register
         for member in (*register.prior, *register.members):
