@@ -1,7 +1,7 @@
 """A change of members is broken at each of its steps, with real nodes: kill -9 of the leader, of the new node, of
 another one. Whatever happened, the change ends and somebody acts; never two (R1 to R8).
 
-Safety, in the profile `fast`: several clusters live at the same time here, each in a thread of its own. A change stands
+Safety, in the profile `lan`: several clusters live at the same time here, each in a thread of its own. A change stands
 still at a step until the test lets it go on.
 """
 
@@ -41,7 +41,7 @@ def reach(crowd: MembersCrowd, step: str, leaves: str) -> None:
 
 
 def broken(folder: Path, step: str, victim: str) -> None:
-    with members_crowd(folder, "abc", "fast", plant=steps_held(folder)) as crowd:
+    with members_crowd(folder, "abc", "lan", plant=steps_held(folder)) as crowd:
         crowd.settle()
         crowd.come("d")
         first = crowd.agree()
