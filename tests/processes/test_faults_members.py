@@ -136,7 +136,7 @@ def to_one(folder: Path) -> None:
         alone = crowd.start("a")
         assert alone.wait() == 5
         assert "node a is listed alone, and " in alone.text
-        assert " tells that b, c are members, too: " in alone.text
+        assert " tells that b, c belong to its cluster, too: " in alone.text
         assert "primacy members remove b" in alone.text
         assert crowd.nobody()
         crowd.list("abc")
@@ -278,7 +278,7 @@ def test_F50_a_node_with_other_settings_is_left_out_and_said(three: Crowd) -> No
     three.nodes[other].wait()
     three.file("other.yaml", profile="fast")
     node = three.start(other, file="other.yaml")
-    waits_for(three, node, "its new list of nodes to be reported by")
+    waits_for(three, node, "its new times to be reported by")
     assert node.document()["role"] == "recovering"
     others = [name for name in three.names if name != other]
     three.until(lambda: any(f"{other} ignores {name}" in node.text for name in others), "the sentence")
