@@ -80,6 +80,7 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
         },
         "health": "ok",
         "containment": None,
+        "members": None,
         "counters": {"sent": 3},
     }
     assert instant(0) == "1970-01-01T00:00:00.000Z"
