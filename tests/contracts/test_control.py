@@ -69,7 +69,6 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
         "token": 1_794_700_800_007,
         "hold_left_ms": 2_410,
         "waits_for": None,
-        "members": None,
         "workload": {
             "kind": "process",
             "state": "running",
