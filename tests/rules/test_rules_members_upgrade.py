@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from random import Random
 
+from primacy.election.effects import Send
 from primacy.election.inputs import ChangeMembers, DeadlinePassed, Received, Started
-from primacy.election.messages import Ack, Heartbeat, Origin, Query, Report, VoteReply, VoteRequest
+from primacy.election.messages import (
+    Ack,
+    Heartbeat,
+    MembersTaken,
+    MembersTold,
+    Origin,
+    Query,
+    Report,
+    VoteReply,
+    VoteRequest,
+)
 from primacy.election.model import Ballot, ListRecord, Member, Membership, MembersId, Role, Seat
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import PROFILES
@@ -111,3 +122,21 @@ def test_a_node_of_before_that_forgot_is_told_under_the_hash_that_it_knows() -> 
     assert isinstance(sent.message, Report)
     assert sent.message.origin.config == LISTED
     assert sent.message.memory
+
+
+def test_a_node_that_knows_the_first_members_only_is_told_the_newer_ones_although_its_hash_is_not_known() -> None:
+    """It was away since the first start; this boot computed the hash with the nodes of today in it."""
+    made = started(earlier_ballot())
+    assert made.ballot is not None
+    assert made.ballot.register is not None
+    changed = made.ballot._replace(register=made.ballot.register._replace(id=MembersId(5, 2)))
+    again = started(changed, MEMBERS._replace(listed_hash="of today"))
+    away = earlier("b")._replace(members=(0, 1))
+    for message in (VoteRequest(away, 7, True), MembersTaken(away), Heartbeat(away, 4, 1, TIMING.hold_ms, True)):
+        made_of = started(changed, MEMBERS._replace(listed_hash="of today"))
+        (told,) = [e.message for e in made_of.step(5, Received(message)) if isinstance(e, Send)]
+        assert isinstance(told, MembersTold)
+        assert told.origin.config == PLAIN, "which it knows"
+    assert not [e for e in again.step(5, Received(VoteRequest(away._replace(base=7), 7, True))) if isinstance(e, Send)]
+    for_older = VoteRequest(earlier("b"), 7, True)
+    assert not [e for e in again.step(6, Received(for_older)) if isinstance(e, Send)], "it knows no register"
