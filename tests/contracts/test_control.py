@@ -79,6 +79,7 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
         },
         "health": "ok",
         "containment": None,
+        "members": None,
         "counters": {"sent": 3},
     }
     assert instant(0) == "1970-01-01T00:00:00.000Z"
@@ -134,6 +135,8 @@ def test_what_is_not_there_and_what_is_not_done_there(serve: Callable[[Play], No
             assert (status, said["error"][:16]) == (404, "there is nothing")
             assert len(said["error"]) < 120
         for name in ORDERS:
+            if name == "members":  # which may be read, too
+                continue
             status, said = await served.get(f"/v1/{name}")
             assert (status, said) == (405, {"error": f"GET is not for /v1/{name}; there is POST"})
         for path in ("/v1/state", "/v1/cluster", "/v1/config", "/v1/events", "/healthz", "/leader", "/metrics"):

@@ -1,4 +1,4 @@
-"""First starts, changed lists, one id twice and other settings, with real nodes (M1, M3; F37, F48-F50).
+"""First starts, edited files, one id twice and other settings, with real nodes (M1, M3, R12; F37, F48-F50).
 
 Safety, in the profile `lab`, judged from the stamps. Several clusters live at the same time here, each in a thread of
 its own: what is judged is who ran, and never how soon.
@@ -7,11 +7,10 @@ its own: what is judged is who ran, and never how soon.
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,15 @@ from typing import Any
 import pytest
 
 from primacy.errors import Refused
+from tests.support import real_members
 from tests.support import real_nodes as crowds
+from tests.support.real_members import members_crowd
 from tests.support.real_nodes import Crowd, crowd_in, free_ports
 
 pytestmark = pytest.mark.beside(order=600)
 
 AT_ONCE = 6
-
-
-def side_by_side(stories: Sequence[Callable[[], None]]) -> None:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for done in [pool.submit(story) for story in stories]:
-            done.result()
+side_by_side = partial(real_members.side_by_side, at_once=AT_ONCE)
 
 
 def listens(crowd: Crowd, name: str) -> None:
@@ -66,98 +62,70 @@ def test_M3_first_start_by_init_in_every_order_on_one_node_and_on_two(tmp_path: 
     side_by_side([lambda o=order, i=init: first_start(tmp_path / "".join(o), o, i) for order, init in said])  # type: ignore[misc]
 
 
-def change(
-    folder: Path,
-    before: str,
-    after: str,
-    order: Callable[[Crowd, str], str],
-    end: Callable[[Crowd], Any],
-    profile: str = "lab",
-) -> None:
-    """The file changes while the leader's command runs; the nodes are restarted with it one by one. Never two."""
-    folder.mkdir()
-    with crowd_in(folder, before, profile) as crowd:
-        leader = crowd.settle().name
-        old = crowd.acting()
-        crowd.list(after)
-        for name in after:
-            if name not in before:
-                crowd.start(name)
-        time.sleep(0.3)
-        assert crowd.one_now().token == old.token or leader in crowd.nodes
-        for name in order(crowd, leader):
-            crowd.nodes[name].process.terminate()
-            crowd.nodes[name].wait()
-            if name in after:
-                crowd.start(name)
-                listens(crowd, name)
-            else:
-                del crowd.nodes[name]
-            crowd.one_at_a_time()
-        end(crowd)
-        crowd.acting(old.token)
-        crowd.agree()
-        assert crowd.one_now().token > old.token
+def restart(crowd: Crowd, name: str) -> None:
+    crowd.nodes[name].process.terminate()
+    crowd.nodes[name].wait()
+    crowd.start(name)
+    listens(crowd, name)
+    crowd.one_at_a_time()
 
 
 def leader_last(crowd: Crowd, leader: str) -> str:
-    return "".join(sorted(crowd.nodes.keys() & set("abc") - {leader})) + leader
+    return "".join(sorted(crowd.nodes.keys() - {leader})) + leader
 
 
 def leader_first(crowd: Crowd, leader: str) -> str:
     return leader + leader_last(crowd, leader)[:-1]
 
 
-def all_leader_last(crowd: Crowd, leader: str) -> str:
-    return "".join(sorted(crowd.nodes.keys() - {leader})) + leader
+def edited(folder: Path, before: str, after: str, order: Callable[[Crowd, str], str]) -> None:
+    """The file changes, the nodes are restarted with it, one by one: nothing but a sentence. Then `members apply`.
+
+    Without `after`, the file has d in the place of the leader: d finds it all the same.
+    """
+    with members_crowd(folder, before, "lan") as crowd:
+        leader = crowd.settle().name
+        old = crowd.acting()
+        after = after or "".join(sorted({*before, "d"} - {leader}))
+        crowd.list(after)
+        fresh = [name for name in after if name not in before]
+        for name in order(crowd, leader):
+            if name in after:  # another one cannot be started with this file, and goes on
+                restart(crowd, name)
+        for name in fresh:
+            crowd.start(name)
+            listens(crowd, name)
+        crowd.names = before
+        crowd.agree()
+        assert crowd.one_now().token >= old.token
+        assert crowd.agreed(before)["version"] == 1
+        differs = (
+            f"the file names {','.join(after)}; the members (version 1) are {','.join(before)}; the file counts only"
+        )
+        assert all(differs in crowd.members(name)["file"] for name in before if name in after)
+        assert all(crowd.nodes[name].document()["role"] == "recovering" for name in fresh)
+        crowd.done(min({*before} & {*after}), "members", "apply", "--yes")
+        crowd.agreed(after)
+        assert crowd.members(after[0])["file"] is None
+        crowd.agree()
+        assert crowd.one_now().node in after
 
 
-def vouch(*gone: str) -> Callable[[Crowd], None]:
-    """An operator says, on each node that waits for them, that these are gone for good."""
-
-    def say(crowd: Crowd) -> None:
-        for node in crowd.nodes.values():
-            waits_for_all(crowd, node, gone)
-        crowd.until(crowd.nobody, "the end of the last command")
-        for node in crowd.nodes.values():
-            crowd.order(node, "/v1/rejoin", {"without": list(gone)})
-
-    return say
-
-
-def waits_for_all(crowd: Crowd, node: crowds.Node, names: Sequence[str]) -> None:
-    """These are missing, nobody else but who waits for them as well, and it says which command helps."""
-    wanted = [f" --without {name}" for name in names]
-
-    def waits() -> bool:
-        said = str(node.document()["waits_for"])
-        others = set(crowd.names) - set(names)
-        silent = [name for name in re.findall(r"--without (\w+)", said) if name not in others]
-        return all(one in said for one in wanted) and sorted(silent) == sorted(names)
-
-    crowd.until(waits, f"{node.name} to wait for {names}")
-
-
-def nothing(_: Crowd) -> None:
-    pass
-
-
-def test_M1_lists_change_while_the_old_leader_runs(tmp_path: Path) -> None:
-    """One to three, three to five (in two orders), and one replaced by another, whom an operator vouches for."""
+def test_R12_a_file_that_was_edited_changes_nothing_until_it_is_applied(tmp_path: Path) -> None:
+    """Three to five (in two orders), five to three, and the leader replaced by another."""
     side_by_side(
         [
-            lambda: change(tmp_path / "grow", "a", "abc", leader_last, nothing),
-            lambda: change(tmp_path / "five", "abc", "abcde", leader_last, nothing),
-            lambda: change(tmp_path / "first", "abc", "abcde", leader_first, nothing),
-            lambda: change(tmp_path / "replace", "abc", "abd", leader_last, vouch("c")),
+            lambda: edited(tmp_path / "five", "abc", "abcde", leader_last),
+            lambda: edited(tmp_path / "first", "abc", "abcde", leader_first),
+            lambda: edited(tmp_path / "replace", "abc", "", leader_last),
+            lambda: edited(tmp_path / "fewer", "abcde", "abc", leader_first),
         ]
     )
 
 
 def to_one(folder: Path) -> None:
-    """The one that is left hears nobody, so that nobody can report: it ends, and runs nothing. The old list helps."""
-    folder.mkdir()
-    with crowd_in(folder, "abc", "lan") as crowd:
+    """A node that was one of three, and whose file names nobody else now, ends and runs nothing. The old file helps."""
+    with members_crowd(folder, "abc", "lan") as crowd:
         crowd.settle()
         old = crowd.acting()
         for node in crowd.nodes.values():
@@ -167,7 +135,9 @@ def to_one(folder: Path) -> None:
         crowd.list("a")
         alone = crowd.start("a")
         assert alone.wait() == 5
-        assert "node a waits for its new list of nodes to be reported by b, c (gone for good: " in alone.text
+        assert "node a is listed alone, and " in alone.text
+        assert " tells that b, c belong to its cluster, too: " in alone.text
+        assert "primacy members remove b" in alone.text
         assert crowd.nobody()
         crowd.list("abc")
         crowd.start()
@@ -176,49 +146,49 @@ def to_one(folder: Path) -> None:
         crowd.one_now()
 
 
-def rolled_back(folder: Path, before: str, change_to: Callable[[str, str], str]) -> None:
-    """One node was started with another list, and then with the old one again: a change like any other (M1).
+def rolled_back(folder: Path) -> None:
+    """One node was started with another file, and then with the old one again: it follows all the time."""
+    with members_crowd(folder, "abc", "lan") as crowd:
+        leader = crowd.settle().name
+        told = next(name for name in "abc" if name != leader)
+        for listed in ("".join(sorted({leader, told, "d"})), "abcd", "abc"):
+            crowd.list(listed)
+            restart(crowd, told)
+            crowd.names = "abc"
+            crowd.agree()
+            assert bool(crowd.members(told)["file"]) == (listed != "abc")
+        assert crowd.agreed("abc")["version"] == 1
+        crowd.one_now()
 
-    The others go on meanwhile, under the same token. It was told of a node that nobody else knows of, and stays mute
-    until an operator vouches for that one.
-    """
-    folder.mkdir()
-    with crowd_in(folder, before, "lan") as crowd:
+
+def retimed(folder: Path) -> None:
+    """Other times are no members: each node waits until all voters have reported them (M1). One is gone for good."""
+    with members_crowd(folder, "abc", "lab") as crowd:
         leader = crowd.settle().name
         old = crowd.acting()
-        told = next(name for name in sorted(crowd.nodes) if name != leader)
-        for listed, missing in ((change_to(leader, told), None), (before, "d")):
-            crowd.nodes[told].process.terminate()
-            crowd.nodes[told].wait()
-            crowd.list(listed)
-            node = crowd.start(told)
-            if missing is None:
-                crowd.until(lambda n=node: "d" in (n.document()["waits_for"] or ""), "d to be waited for")  # type: ignore[misc]
-            else:
-                waits_for_all(crowd, node, [missing])
-            assert node.document()["role"] == "recovering"
-            crowd.one_at_a_time()
-            if len(before) > 1:
-                crowd.until(lambda: old.instance in {one.instance for one in crowd.living()}, "the others to go on")
-        crowd.order(crowd.nodes[told], "/v1/rejoin", {"without": ["d"]})
-        crowd.acting(old.token)  # above the floor of a node that was vouched for
+        gone, stays = (name for name in "abc" if name != leader)
+        crowds.kill_all(crowd.nodes[gone])
+        crowd.nodes[gone].wait()
+        crowd.profile = "fast"
+        crowd.list("abc")
+        for name in (stays, leader):
+            restart(crowd, name)
+        for name in (stays, leader):
+            waits_for(crowd, crowd.nodes[name], f"reported by {gone} (gone for good: primacy rejoin --without {gone})")
+        crowd.until(crowd.nobody, "the end of the last command")
+        for name in (stays, leader):
+            crowd.order(crowd.nodes[name], "/v1/rejoin", {"without": [gone]})
+        crowd.acting(old.token)
         crowd.agree()
         assert crowd.one_now().token > old.token
 
 
-def test_M1_lists_shrink_and_are_rolled_back_while_the_old_leader_runs(tmp_path: Path) -> None:
-    """Five to three: whoever is no longer listed is vouched for by an operator. Three to one: refused.
+def test_R12_a_file_that_names_one_node_is_refused_and_one_that_is_rolled_back_changes_nothing(tmp_path: Path) -> None:
+    side_by_side([lambda: to_one(tmp_path / "one"), lambda: rolled_back(tmp_path / "back")])
 
-    In `lan`, so that the one that is told otherwise is the only one that changes anything, on a busy machine, too.
-    """
-    side_by_side(
-        [
-            lambda: change(tmp_path / "fewer", "abcde", "abc", all_leader_last, vouch("d", "e"), "lan"),
-            lambda: to_one(tmp_path / "one"),
-            lambda: rolled_back(tmp_path / "back", "abc", lambda leader, told: "".join(sorted({leader, told, "d"}))),
-            lambda: rolled_back(tmp_path / "back-grown", "abc", lambda _leader, _told: "abcd"),
-        ]
-    )
+
+def test_M1_other_times_wait_for_all_voters_or_an_operator(tmp_path: Path) -> None:
+    retimed(tmp_path / "times")
 
 
 @pytest.fixture
@@ -308,7 +278,7 @@ def test_F50_a_node_with_other_settings_is_left_out_and_said(three: Crowd) -> No
     three.nodes[other].wait()
     three.file("other.yaml", profile="fast")
     node = three.start(other, file="other.yaml")
-    waits_for(three, node, "its new list of nodes to be reported by")
+    waits_for(three, node, "its new times to be reported by")
     assert node.document()["role"] == "recovering"
     others = [name for name in three.names if name != other]
     three.until(lambda: any(f"{other} ignores {name}" in node.text for name in others), "the sentence")

@@ -1,8 +1,8 @@
 """Real clusters with a rule taken out: the stamps must show the overlap or the double, the counters the replay.
 
 The guard's own mutants are in `test_guard_mutants.py`. Here whole agents run with a worse guard, a worse transport or a
-worse memory, to show that the cases of `test_faults_process.py`, `test_faults_calm.py` and `test_faults_members.py`
-would notice.
+worse memory, to show that the cases of `test_faults_process.py`, `test_faults_calm.py`, `test_faults_members.py` and
+`test_members_faults.py` would notice.
 """
 
 from __future__ import annotations
@@ -70,19 +70,20 @@ def test_mutant_overlaps_and_is_seen(tmp_path: Path, name: str) -> None:
         assert found[0].old.token < found[0].new.token
 
 
-LIST_IGNORED = """
+UNPROVED = """
 import sys
-from primacy.election.raft.memory import Remembering
-Remembering.why_mute = lambda self: "no-memory" if self.state.ballot is None else ""
+from primacy.election.raft.change import Changing
+Changing.is_proved = lambda self, leader: True
+Changing.needs_joint = lambda self, register, goal: False
 """
-"""M1: a changed list does not mute."""
+"""R5 and R6: a leader changes the voters in one step, and asks nobody."""
 FORGETFUL = """
 import sys
 from primacy.election.model import Ballot
 from primacy.election.raft.recovery import Recovery
 
 def remembered(self, wall_ms):
-    heard = [r for r in self._reports() if r.memory and r.origin.config == self.own.hash]
+    heard = [r for r in self._reports() if r.memory and self.seat.membership.is_config(r.origin.config)]
     if not heard:
         return None
     term = min(r.term for r in heard)
@@ -93,19 +94,18 @@ Recovery.remembered = remembered
 """M2: a node without memory asks one other and votes again, in terms in which it may have voted."""
 
 
-def test_mutant_whose_changed_list_does_not_mute_it_overlaps_and_is_seen(tmp_path: Path) -> None:
-    """M1: one of three is told that it is alone, and believes it, while the other two go on."""
-    with crowd_in(tmp_path, plant=LIST_IGNORED) as crowd:
+def test_mutant_whose_members_change_without_a_proof_overlaps_and_is_seen(tmp_path: Path) -> None:
+    """R5, R6: a leader that is cut off is told that it is alone, and believes it, while the other two go on."""
+    with crowd_in(tmp_path, profile="fast", switched=True, plant=UNPROVED) as crowd:
         crowd.is_judged = False
-        leader = crowd.settle().name
-        lonely = next(name for name in crowd.names if name != leader)
-        crowd.nodes[lonely].process.terminate()
-        crowd.nodes[lonely].wait()
-        crowd.list(lonely)
-        crowd.start(lonely)
+        leader = crowd.settle()
+        alone = {"node": leader.name, "addr": f"127.0.0.1:{crowd.listed[leader.name]}"}
+        crowd.apart(leader.name, "".join(name for name in crowd.names if name != leader.name))
+        assert leader.ask("/v1/members", {"verb": "apply", "members": [alone]}) is not None
         found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.stamped()), "the overlap")
         assert found[0].what == stamp.TWO_AT_ONCE
-        assert {found[0].old.node, found[0].new.node} == {leader, lonely}
+        assert found[0].old.node == leader.name
+        assert found[0].new.node != leader.name
 
 
 ATTEMPTS = 3

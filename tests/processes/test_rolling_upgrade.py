@@ -18,6 +18,7 @@ from primacy.cache.client import Client
 from primacy.control.client import find
 from tests.support import cache_peers
 from tests.support.earlier_version import exported
+from tests.support.real_members import members_crowd
 from tests.support.real_nodes import CLUSTER, ELECTION, WITHIN_S, Crowd, Node, crowd_in
 from tests.support.real_nodes_on_lease import lease_crowd
 
@@ -74,6 +75,39 @@ def upgrade(crowd: Crowd, earlier: tuple[str, ...]) -> None:
 def test_raft_nodes_are_upgraded_one_by_one(tmp_path: Path, earlier: tuple[str, ...]) -> None:
     with crowd_in(tmp_path) as crowd:
         upgrade(crowd, earlier)
+
+
+def test_members_change_once_the_last_raft_node_is_upgraded(tmp_path: Path, earlier: tuple[str, ...]) -> None:
+    """While one is of the earlier version, the change is refused with its name. One that is started with the earlier
+    version afterwards is not heard, and harms nobody."""
+    with members_crowd(tmp_path / "crowd", "abc", "lan") as crowd:
+        crowd.start(under=earlier)
+        crowd.agree()
+        first = crowd.one_now()
+        *others, last = sorted(crowd.names, key=lambda name: name == first.node)
+        for name in others:
+            end(crowd.nodes[name], by_force=False)
+            crowd.start(name)
+            crowd.agree()
+        crowd.order(crowd.nodes[last], "/v1/pause", {})  # of the earlier version, it leads no more
+        crowd.acting(first.token)
+        crowd.agree()
+        crowd.come("d")
+        words = ("members", "add", "d", "--addr", crowd.addr("d"))
+        assert f"{last} runs an older version" in crowd.refused(others[0], *words)
+        end(crowd.nodes[last], by_force=True)
+        crowd.start(last)
+        crowd.agree()
+        assert all(map(is_new, crowd.nodes.values()))
+        assert "d votes since version" in crowd.done(last, *words)
+        crowd.agreed("abcd")
+        now = crowd.one_now()
+        assert now.token > first.token
+        end(crowd.nodes[last], by_force=False)
+        crowd.start(last, under=earlier)
+        crowd.until(lambda: "listens on UDP" in crowd.nodes[last].text, "the node of the earlier version")
+        crowd.runs_nothing_for(last, 2 * crowd.timing.promise_ms)
+        assert crowd.one_now().token >= now.token
 
 
 @pytest.mark.parametrize("speak", [False, True], ids=["in the store only", "and by datagrams"])

@@ -150,7 +150,7 @@ def test_another_name_for_the_node_needs_an_operator(start: Start, tmp_path: Pat
     command = [sys.executable, "-m", "primacy.cli.main", "--node", "b", "run", "--state-dir", str(tmp_path / "state")]
     result = subprocess.run([*command, "--", "true"], capture_output=True, text=True, check=False, timeout=WITHIN_S)
     assert result.returncode == 5
-    assert "its new list of nodes to be reported by a" in result.stderr
+    assert "is the ballot of node a, and this is node b: say --node a" in result.stderr
 
 
 def test_a_state_folder_that_is_not_private_is_refused(start: Start, tmp_path: Path) -> None:

@@ -167,6 +167,19 @@ def test_R8_a_question_that_is_repeated_at_every_heartbeat_is_answered_all_the_s
     assert state.change.questions == asked
 
 
+def test_R8_a_node_whose_file_has_its_own_line_more_is_admitted_where_files_were_compared_before() -> None:
+    """With the first register all show the hash of their files, which a new node's differs from: it shows none."""
+    cluster = Cluster("a b c", also="d", compares_files=True)
+    cluster["d"].file = "a b c d"
+    cluster.start()
+    leader, d = cluster.lead(), cluster["d"]
+    assert leader.m.origin.config == f"{TIMES} of a b c"
+    cluster.change("a b c d")
+    cluster.until(lambda: bool(d.heard(Code.ADMITTED)))
+    cluster.until(lambda: d.register.voters == ("a", "b", "c", "d"))
+    assert d.m.origin.config == leader.m.origin.config == TIMES
+
+
 def test_R12_a_node_whose_file_names_nobody_but_itself_is_not_admitted() -> None:
     cluster, told = admitted()
     d = cluster["d"]

@@ -70,7 +70,8 @@ class Node:
         """A new boot, with what the disk has."""
         self.starts += 1
         boot = 1_000 * ord(self.name) + self.starts
-        seat = Seat(self.name, boot, Membership.of(members(self.file), TIMES), Random(boot))
+        listed = f"{TIMES} of {self.file}" if self.cluster.compares_files else ""
+        seat = Seat(self.name, boot, Membership.of(members(self.file), TIMES, listed_hash=listed), Random(boot))
         options = RaftOptions(auto=self.cluster.auto, register=True)
         self.m = self.cluster.machines.get(self.name, RaftStrategy)(seat, LAB, self.disk, options)
         self.now = self.cluster.now if now_ms < 0 else now_ms
@@ -144,10 +145,13 @@ class Cluster:
         also: str = "",
         blank: str = "",
         auto: bool = False,
+        compares_files: bool = False,
         machines: dict[str, type[RaftStrategy]] | None = None,
     ) -> None:
         self.now = 10_000
         self.auto = auto
+        self.compares_files = compares_files
+        """With the first register nodes show a hash of the file's nodes, too, as the version before does."""
         self.machines = machines or {}
         self.wire: list[Sent] = []
         self.soon: list[tuple[Node, Input]] = []

@@ -14,17 +14,16 @@ from random import Random
 
 from primacy.election.guarantees import Guarantees
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
-from primacy.election.model import Kind, Member, Membership, Seat
+from primacy.election.model import Ballot, Kind, Member, Membership, Seat
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.election.store import FAILSAFE
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory
-from primacy.settings import config_hash, has_peers, is_ranked, membership_rows, timing_of
+from primacy.settings import config_hash, has_peers, is_ranked, membership_rows, plain_hash, timing_of
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, Timing
 from primacy.strategies import is_own, promise_of
-from primacy.transport import Transport
 from primacy.transport.seal import Seal, read_secrets
 from primacy.transport.udp import Address, UdpTransport
 
@@ -104,11 +103,17 @@ def is_alone(settings: Settings) -> bool:
 
 def seat_of(settings: Settings) -> Seat:
     """Who this node is, in this start."""
-    rows = membership_rows(settings)
-    members = [Member(name, Kind(kind), priority) for name, kind, priority in rows]
+    rows, nodes = membership_rows(settings), settings.cluster.manager.nodes
+    members = [
+        Member(name, Kind(kind), priority, address=nodes[name].addr if name in nodes else "")
+        for name, kind, priority in rows
+    ]
     node = settings.node or (host_name() if settings.election.strategy == "lease" else rows[0][0])
     boot = secrets.randbits(BOOT_BITS) | 1
-    digest = _alone_hash(settings, node) if is_alone(settings) else config_hash(settings)
+    has_register = settings.election.strategy == "raft"
+    digest = plain_hash(settings) if has_register else config_hash(settings)
+    if is_alone(settings):
+        digest = _alone_hash(settings, node)
     return Seat(node, boot, Membership.of(members, digest), Random(secrets.randbits(64)))
 
 
@@ -138,20 +143,52 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
     """
     ballot = memory.ballot
     lost = memory.lost or ("it turned out to be an old copy" if ballot and ballot.void and not ballot.is_mark else "")
-    others = sorted({name for record in ballot.lists for name in record.voters} - {seat.node}) if ballot else []
-    if ballot is not None and ballot.is_mark and others and is_alone(settings):
+    voters = sorted({name for record in ballot.lists for name in record.voters}) if ballot is not None else []
+    others = [name for name in voters if name != seat.node]
+    nodes = settings.cluster.manager.nodes
+    lists_others = len(nodes) > 1
+    if ballot is not None and ballot.is_mark and others and not lists_others:
         raise Unsafe(
             f"node {seat.node} is listed alone, and {path} tells that it was listed with {', '.join(others)}: their "
             "cluster may have begun without it. Put them back into the list; or, if that cluster never began or all "
             f"of them are gone for good, to begin anew, with tokens above the clock's time: rm {path}"
         )
-    if lost and is_alone(settings):
+    if ballot is not None and not ballot.is_mark and not lists_others:
+        _refuse_others(seat.node, path, ballot.register.everybody if ballot.register is not None else tuple(voters))
+    if lost and not lists_others:
         raise Unsafe(
             f"the ballot {path} cannot be trusted: {lost}. What this node promised is forgotten. It is the only one "
             f"of its cluster; to begin anew, with tokens above the clock's time: rm {path}"
         )
-    by_itself = is_alone(settings) or settings.cluster.first_start == "auto"
-    return RaftStrategy(seat, holding_times(settings), ballot, RaftOptions(by_itself and not lost, token_max))
+    by_itself = settings.cluster.first_start == "auto" or (settings.cluster.first_start != "join" and not lists_others)
+    if not is_alone(settings):
+        seat = seat._replace(membership=seat.membership._replace(listed_hash=_listed_hash(settings, ballot)))
+    joins = settings.cluster.first_start == "join"
+    options = RaftOptions(by_itself and not lost, token_max, joins=joins, register=True)
+    return RaftStrategy(seat, holding_times(settings), ballot, options)
+
+
+def _refuse_others(node: str, path: str, members: tuple[str, ...]) -> None:
+    """A file that names nobody but this node, and a ballot that knows of others: it would find nobody."""
+    others = [name for name in members if name != node]
+    if others and node not in members:
+        raise Unsafe(
+            f"{path} is the ballot of node {others[0]}, and this is node {node}: say --node {others[0]}, or give each "
+            f"node a state folder of its own; to begin anew, with tokens above the clock's time: rm {path}"
+        )
+    if others:
+        raise Unsafe(
+            f"node {node} is listed alone, and {path} tells that {', '.join(others)} belong to its cluster, too: it "
+            "would find nobody. Put them back into the list; to take one out, first say on a node that runs: primacy "
+            f"members remove {others[0]}"
+        )
+
+
+def _listed_hash(settings: Settings, ballot: Ballot | None) -> str:
+    """Of the members of the first start: as the version before shows it, whatever the file names by now."""
+    if ballot is None or ballot.register is None:
+        return config_hash(settings)
+    return config_hash(settings, {m.id: (m.address, str(m.kind), m.priority) for m in ballot.register.members})
 
 
 def row_name(settings: Settings) -> str:
@@ -182,7 +219,7 @@ def lease_of(
     return LeaseStrategy(seat, timing, options)
 
 
-def transport_of(settings: Settings, seat: Seat, complain: Callable[[str], None]) -> Transport | None:
+def transport_of(settings: Settings, seat: Seat, complain: Callable[[str], None]) -> UdpTransport | None:
     """How this node speaks to the others; None if there are none."""
     if is_alone(settings):
         return None

@@ -13,7 +13,7 @@ from primacy.agent.assemble import holding_times, lease_of, raft_of, seat_of
 from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
 from primacy.control import Heard
 from primacy.election.lease.strategy import LeaseStrategy
-from primacy.election.model import Seat
+from primacy.election.model import Register, Seat
 from primacy.election.raft.strategy import RaftStrategy
 from primacy.election.store import holder_id
 from primacy.node.ballot import FileDurable, Memory
@@ -54,6 +54,13 @@ class Capabilities(NamedTuple):
 
     heard: Callable[[], Mapping[str, int]] | None
     """When each other node was heard in the election; None: its nodes look at a store, and hear nobody."""
+    register: Callable[[], Register | None] = lambda: None
+    """Its members, where they change while it runs; None: the file's are its members."""
+    register_known: Callable[[], Register | None] = lambda: None
+    """The same; without memory, the members that it was told of."""
+    configs: Callable[[], tuple[str, str]] | None = None
+    """The hash of the configuration that it shows, and the other one that it knows as its own, where that changes while
+    it runs; None: that of its seat."""
     recovering: Callable[[], str] = lambda: ""
     """Why it may not speak; empty if it may."""
     again: Again | None = None
@@ -109,10 +116,23 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
         if voted.lost:
             log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
         heard, recovering = lambda: strategy.heard, lambda: strategy.muted
-        can = Capabilities(heard, recovering, strategy.again)
+        register, configs = partial(_register, strategy), partial(_configs, strategy)
+        can = Capabilities(heard, register, lambda: strategy.register_known, configs, recovering, strategy.again)
         return Chosen(strategy, can, ballot)
     known = voted.ballot.token_known if voted.ballot is not None else 0
     return _lease(place, tokens, seen, known, log)
+
+
+def _register(strategy: RaftStrategy) -> Register | None:
+    return strategy.ballot.register if strategy.ballot is not None else None
+
+
+def _configs(strategy: RaftStrategy) -> tuple[str, str]:
+    """A node without members has the nodes of its file in one of them, which need not be those of the others."""
+    membership, shown = strategy.seat.membership, strategy.origin.config
+    if _register(strategy) is None:
+        return "", ""
+    return shown, membership.hash if shown != membership.hash else membership.listed_hash
 
 
 def _own(place: Place, known: int, clock: Clock, log: Log) -> Chosen:

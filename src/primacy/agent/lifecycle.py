@@ -105,11 +105,10 @@ class Agent:
         )
         if self.ranked is not None:
             self.ranked.connect(self.tell)
-        self.transport: Transport | None = (
-            self.ranked.manager if self.ranked is not None else transport_of(settings, seat, self.log.warn)
-        )
+        udp = transport_of(settings, seat, self.log.warn) if self.ranked is None else None
+        self.transport: Transport | None = self.ranked.manager if self.ranked is not None else udp
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
-        self.peers = Peers(settings, chosen, self.transport)
+        self.peers = Peers(settings, chosen, self.transport, udp.set_peers if udp is not None else None)
         self.gate = gate_of(settings, self.node, self.clock, cwd, self._fence_told)
         self.guards = plan.child is not None
         """It has a command to stop."""
@@ -359,6 +358,7 @@ class Agent:
     def looked(self) -> None:
         """Election or work made a step: the moment to see what changed."""
         if self.gossip is not None:
+            self.peers.follow()
             self.gossip.names = self.peers.names()
         if self.shown.has_changed():
             if self.gossip is not None:

@@ -12,8 +12,10 @@ from primacy.agent.sentences import request_sentence
 from primacy.agent.state import forget_pause, keep_pause
 from primacy.control import Approve, MonitorSays, NodeStatus, Order, Remove
 from primacy.control.requests import carry_out
-from primacy.election.inputs import Input, Pause, Resume
+from primacy.election.inputs import ChangeMembers, Input, Pause, Resume
+from primacy.errors import Refused
 from primacy.node.folder import Folder
+from primacy.settings import load
 from primacy.supervise.probes import HealthProbes
 from primacy.supervise.start_gate import StartGate
 
@@ -53,9 +55,24 @@ class Operations:
         if isinstance(given, Remove):
             self.peers.remove(given.node)
             return
+        if isinstance(given, ChangeMembers):
+            self._check_file(given)
         self.tell(given)
         if isinstance(given, Pause):
             keep_pause(self.folder)
+
+    def _check_file(self, given: ChangeMembers) -> None:
+        """A member of several whose file names nobody but itself would begin a cluster of its own, should it lose its
+        ballot (R12). The file is read again: it may have been written since the start."""
+        settings = self.status().settings
+        others = sorted({member.id for member in given.members} - {self.peers.node})
+        if not others or len(settings.cluster.manager.nodes) > 1:
+            return
+        if len(load(settings.source, self.peers.node).cluster.manager.nodes) < 2:
+            raise Refused(
+                f"the file of node {self.peers.node} names nobody but itself: without its ballot it would begin a "
+                f"second cluster. First write {', '.join(others)} into {settings.source}, below cluster.manager.nodes"
+            )
 
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
         """What another node passes on."""

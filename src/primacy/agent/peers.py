@@ -5,34 +5,68 @@ And what is said to all of them beside the election: that nothing is left of a l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from primacy.agent.assemble import addresses
 from primacy.agent.chosen import Chosen
 from primacy.election.messages import Release
+from primacy.election.model import Register
 from primacy.settings.schema import Settings
 from primacy.slots.where import names_no_host, reached
 from primacy.transport import ReadyDatagram, Transport
+from primacy.transport.peer import Address
+
+SpeakTo = Callable[[dict[str, Address]], None]
 
 
 class Peers:
     """Those of a fixed list, or of one that grows by joining."""
 
-    def __init__(self, settings: Settings, chosen: Chosen, transport: Transport | None) -> None:
+    def __init__(
+        self, settings: Settings, chosen: Chosen, transport: Transport | None, speak_to: SpeakTo | None
+    ) -> None:
+        """`speak_to`: tells the transport who the other nodes are from now on; None: they never change there."""
         self.settings = settings
         self.node = chosen.strategy.seat.node
         self.chosen = chosen
         self.transport = transport
         self.manager = chosen.ranked.manager if chosen.ranked is not None else None
         """Of bully and ring: the transport again."""
+        self._speak_to = speak_to
+        self._seen: Register | None = None
+        self._addresses: dict[str, str] = {}
+        """Of every member that was named in this boot; those that were removed must be told so (R10)."""
 
     def names(self) -> tuple[str, ...]:
         """The other nodes, as they are listed now."""
         strategy, ranked = self.chosen.strategy, self.chosen.ranked
+        register = self.chosen.can.register()
+        if register is not None:
+            return tuple(name for name in register.everybody if name != self.node)
         listed = ranked.machine.membership if ranked is not None else strategy.seat.membership
         return tuple(name for name in listed.ids if name != self.node)
 
+    def follow(self) -> None:
+        """The members may have changed: from now on those are spoken to, and where they are now.
+
+        So are the nodes that the file names: a node that comes back after a long time is found there (R12). A node
+        without memory speaks to the members that it was told of: its leader may not be among those of its file.
+        """
+        register = self.chosen.can.register_known()
+        if register is None or register == self._seen or self._speak_to is None:
+            return
+        self._seen = register
+        for member in (*register.prior, *register.members):
+            self._addresses[member.id] = member.address
+        file = {name: node.addr for name, node in self.settings.cluster.manager.nodes.items()}
+        found = {**file, **{name: addr for name, addr in self._addresses.items() if addr}}
+        self._speak_to({name: Address.of(found[name]) for name in sorted(found) if name != self.node})
+
     def listed(self) -> tuple[tuple[str, str, str], ...]:
-        """Id, kind and address of each node of a list that grows by joining; of a fixed one the settings know it."""
-        ranked = self.chosen.ranked
+        """Id, kind and address of each node where they change; of a fixed list the settings know it."""
+        ranked, register = self.chosen.ranked, self.chosen.can.register()
+        if register is not None:
+            return tuple((member.id, str(member.kind), member.address) for member in register.members)
         if ranked is None:
             return ()
         kinds = {member.id: str(member.kind) for member in ranked.machine.membership.members}

@@ -42,7 +42,8 @@ class StatusSource:
 
     def status(self) -> NodeStatus:
         now_ms, workload, strategy = self.clock.now_ms(), self.workload.view(), self.chosen.strategy
-        transport = self.peers.transport
+        transport, configs = self.peers.transport, self.chosen.can.configs
+        config, config_also = configs() if configs is not None else (strategy.seat.membership.hash, "")
         others = {**self.chosen.can.seen_in_store(now_ms, workload.kind), **self.others}
         return NodeStatus(
             settings=self.settings,
@@ -62,11 +63,13 @@ class StatusSource:
             preceding_term=strategy.preceding_term,
             others=others,
             troubles=transport.troubles if transport is not None else (),
-            config=strategy.seat.membership.hash,
+            config=config,
+            config_also=config_also,
             boot=strategy.seat.boot,
             links=self.peers.links(),
             meters=self.meter.readings(),
             listed=self.peers.listed(),
+            register=self.chosen.can.register(),
             at_most_one=self.at_most_one,
         )
 

@@ -56,6 +56,7 @@ COMMANDS: dict[str, Lazy] = {
     "lease": Lazy("primacy.cli.lease:lease", "The leases in your database or etcd: list, show, watch, break."),
     "slots": Lazy("primacy.cli.slots:slots", "Small shared values on the node that leads: serve, get, set, watch."),
     "cache": Lazy("primacy.cli.cache:cache", "A cache that fetches each entry once for all: serve, get, status."),
+    "members": Lazy("primacy.cli.members:members", "Who belongs; its verbs change it while the work runs."),
     "new": Lazy("primacy.cli.new:new", "Write a starter file and a secret."),
     "keygen": Lazy("primacy.cli.new:keygen", "Make the secret of a cluster."),
     "check": Lazy("primacy.cli.check:check", "Check a file: all problems at once, or its canonical form."),

@@ -87,7 +87,7 @@ def approve(call: Call, /, *, node: str | None, term: int | None, as_json: bool,
             whose = f"node {node}" if node else "no node"
             raise Refused(f"as far as this node knows, {whose} waits for {'no' if node else 'an'} approval")
         node, term = waiting[0]
-    state = here.order("approve", node=node, term=term, by=_whoever())
+    state = here.order("approve", node=node, term=term, by=said_by())
     _say(as_json, state, f"a start of node {node} in term {term} is approved")
 
 
@@ -153,7 +153,7 @@ def _waiting(here: Local) -> list[tuple[str, int]]:
     return list(dict.fromkeys((match[1], int(match[2])) for match in found if match))
 
 
-def _whoever() -> str:
+def said_by() -> str:
     """For the record; what counts is the control key."""
     try:
         return f"{getpass.getuser()} on {socket.gethostname()}"

@@ -79,6 +79,11 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
     if state.get("containment"):
         said.append(f"node {state['node']}: {state['containment']}")
     said += [sentence for row in state["rows"] for sentence in sentences(row, state)]
+    members = state.get("members") or {}  # nodes of an older version say nothing of it
+    if members.get("waits_for"):
+        said.append(f"members, version {members['version']}: a change waits for {members['waits_for']}")
+    if members.get("file"):
+        said.append(members["file"])
     said += [
         f"node {name} runs here, too, and is not in this list; primacy --node {name} status shows it"
         for name in state.get("beside", ())

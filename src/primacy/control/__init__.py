@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from primacy.election.inputs import Input
-from primacy.election.model import View
+from primacy.election.model import Register, View
 from primacy.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -116,7 +116,10 @@ class NodeStatus(NamedTuple):
     troubles: Sequence[Trouble] = ()
     health: str = "ok"
     config: str = ""
-    """The configuration hash."""
+    """The configuration hash, as this node shows it; empty as long as it cannot compare it with others'."""
+    config_also: str = ""
+    """Another one under which a node runs with our configuration, too: with the nodes of the first start in it, or
+    without."""
     boot: int = 0
     links: Mapping[str, str] = {}
     """Lab mode: how the link to each other node stands."""
@@ -124,6 +127,8 @@ class NodeStatus(NamedTuple):
     """What the node measures of itself."""
     listed: Sequence[tuple[str, str, str]] = ()
     """Id, kind and address of each node of a list that grows by joining."""
+    register: Register | None = None
+    """The members, where they are a register (rules R)."""
     at_most_one: bool = True
     """What the strategy promises; otherwise each part of a divided network has a leader."""
 

@@ -126,8 +126,8 @@ def alerts(status: NodeStatus) -> list[str]:
                     f"node {name} hears two nodes that run with the id {double}: two have this id, or a disk was "
                     f"copied; stop one of them. On {name}, primacy status says where the other one is"
                 )
-        ours = status.config[: 2 * CONFIG_BYTES]
-        if ours and heard.summary.config and heard.summary.config != ours:
+        ours = [config[: 2 * CONFIG_BYTES] for config in (status.config, status.config_also) if config]
+        if ours and heard.summary.config and heard.summary.config not in ours:
             found.append(
                 f"node {name} runs with another configuration than {status.node} (nodes, times or election differ), "
                 f"and they do not vote for each other: compare primacy check on both, then start {name} with the "

@@ -19,6 +19,7 @@ from primacy.control.cut_request import cut_of
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, Entry, EventLog
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
+from primacy.control.members import document as members
 from primacy.control.requests import ORDERS, carry_out, target_of
 from primacy.control.when import instant
 
@@ -38,6 +39,7 @@ class ControlServer(LoopbackServer):
         public_routes(router, self, self.port)
         router.add_get("/v1/state", self._state)
         router.add_get("/v1/cluster", self._cluster)
+        router.add_get("/v1/members", self._members)
         router.add_get("/v1/config", self._config)
         router.add_get("/v1/events", self._events)
         if self.port.status().settings.control.lab:
@@ -53,6 +55,9 @@ class ControlServer(LoopbackServer):
 
     async def _cluster(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(cluster(self.port.status()))
+
+    async def _members(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(members(self.port.status()))
 
     async def _config(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(config(self.port.status()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from primacy.control import NodeStatus
-from primacy.control.requests import only
+from primacy.control.members import only
 from primacy.errors import UsageError
 from primacy.settings import membership_rows
 

@@ -7,6 +7,7 @@ from typing import Any
 from primacy import __version__
 from primacy.control import API, NodeStatus
 from primacy.control.cluster import addr_of, heard_ms, known_nodes
+from primacy.control.members import file_differs
 from primacy.control.when import instant
 from primacy.election.model import Role
 
@@ -33,9 +34,19 @@ def document(status: NodeStatus) -> dict[str, Any]:
         "workload": _workload(status),
         "health": status.health,
         "containment": status.containment or None,
+        "members": _members(status),
         "nodes": [_row(status, name, kind) for name, kind in known_nodes(status) if name != status.node],
         "counters": dict(sorted(status.counters.items())),
     }
+
+
+def _members(status: NodeStatus) -> dict[str, Any] | None:
+    """Their version, what a change waits for, and what the file says otherwise; `/v1/members` has the whole."""
+    register = status.register
+    if register is None:
+        return None
+    file, change = file_differs(status), status.view.change
+    return {"version": register.id.version, "term": register.id.term, "waits_for": change or None, "file": file or None}
 
 
 def _place(status: NodeStatus) -> dict[str, Any]:

@@ -62,7 +62,9 @@ def request_row(order: GossipRequest) -> list[Any]:
     except UnicodeEncodeError:
         raise UsageError("this order has half a character in it, and cannot be passed on") from None
     if size > BODY_BYTES_MAX:
-        raise UsageError(f"this order has more than {BODY_BYTES_MAX} bytes, and cannot be passed on to another node")
+        raise UsageError(
+            f"this order has more than {BODY_BYTES_MAX} bytes, and cannot be passed on to another node: say it there"
+        )
     return [ORDER, order.number, order.name, body]
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from primacy.control import AgentPort, Approve, MonitorSays, NodeStatus, Order, Remove
-from primacy.control.cluster import known_nodes
+from primacy.control.cluster import addr_of, known_nodes
 from primacy.control.eventlog import EventLog
+from primacy.control.members import BY_CHARS_MAX, only, request_of
 from primacy.control.summary import Summary
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
@@ -21,14 +22,12 @@ from primacy.errors import Refused, UsageError
 from primacy.settings import has_peers, membership_rows
 from primacy.settings.accepted import NAME_PATTERN, SPAN_MS_MAX
 
-TO_LEADER = ("step-down", "transfer", "remove")
+TO_LEADER = ("step-down", "transfer", "remove", "members")
 TO_NODE = ("pause", "resume", "approve")
 PASSED = (*TO_LEADER, *TO_NODE)
 """Orders that a node takes from another one, for its operator: by its role, or named in `node`."""
 NAMES_MAX = 64
 """Nodes that one order may name: no list of voters is longer."""
-BY_CHARS_MAX = 100
-"""A user's name, with the machine's."""
 DETAIL_CHARS_MAX = 200
 FRESH_MS = 3_000
 """How old a node's last word about itself may be for it to count as heard: it says one every second."""
@@ -65,7 +64,7 @@ def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog
     before = events.newest
     port.order(order_of(name, body, port.status()), said_at)
     for entry in events.after(before):
-        if entry.code == Code.INIT_REFUSED and entry.node == port.status().node:
+        if entry.code in (Code.INIT_REFUSED, Code.MEMBERS_REFUSED) and entry.node == port.status().node:
             raise Refused(entry.text)
 
 
@@ -78,7 +77,7 @@ def order_of(name: str, body: dict[str, Any], status: NodeStatus) -> Order:
         raise Refused(NOT_ON_A_LEASE[name])
     if status.settings.election.strategy in ("bully", "ring") and name in NOT_RANKED:
         raise Refused(NOT_RANKED[name])
-    if status.settings.election.strategy != "raft" and name in ("init", "rejoin"):
+    if status.settings.election.strategy != "raft" and name in ("init", "rejoin", "members"):
         raise Refused(
             f"{name} is about the ballots of raft, and election.strategy is {status.settings.election.strategy}"
         )
@@ -134,9 +133,7 @@ def _remove(body: dict[str, Any], status: NodeStatus) -> Order:
     if not isinstance(node, str) or not node:
         raise UsageError('node: the name of a node, {"node": "b"}')
     if not status.listed or status.settings.cluster.manager.type == "static":
-        raise Refused(
-            "the list of this cluster is a fixed one: take the node out of cluster.manager.nodes, on all nodes"
-        )
+        raise Refused("nodes do not join this cluster by themselves; of raft, say: primacy members remove NODE")
     names = [name for name, _, _ in status.listed]
     if node not in names:
         raise UsageError(f"node = {node[:80]}: no node of this cluster; there are {', '.join(names)}")
@@ -144,6 +141,15 @@ def _remove(body: dict[str, Any], status: NodeStatus) -> Order:
         raise Refused(f"node {node} leads: let another one lead first (primacy step-down), then remove it")
     _must_lead(status, f"remove {node}")
     return Remove(node)
+
+
+def _members(body: dict[str, Any], status: NodeStatus) -> Input:
+    if status.register is None:
+        waits = status.view.waits_for or "its first start"
+        raise Refused(f"node {status.node} has no members yet: it waits for {waits}")
+    if body.get("verb") != "force":
+        _must_lead(status, "members")
+    return request_of(body, status.register, status.wall_ms)
 
 
 def _unable(said: Summary) -> str:
@@ -167,6 +173,11 @@ def _resume(body: dict[str, Any], status: NodeStatus) -> Input:
 
 def _init(body: dict[str, Any], status: NodeStatus) -> Input:
     only(body, "without")
+    if status.settings.cluster.first_start == "join":
+        raise Refused(
+            f"cluster.first_start is join: node {status.node} begins no cluster; on a node of it, say: primacy members "
+            f"add {status.node} --addr {addr_of(status, status.node) or 'HOST:PORT'}"
+        )
     without = _without(body, status)
     listed = [name for name, _, _ in membership_rows(status.settings)]
     awaited = status.view.waits_for.replace(",", " ").split()  # of an earlier list, which only this node's disk knows
@@ -235,16 +246,9 @@ ORDERS: dict[str, Callable[[dict[str, Any], NodeStatus], Order]] = {
     "health": _health,
     "init": _init,
     "rejoin": _rejoin,
+    "members": _members,
 }
 """`POST /v1/NAME`."""
-
-
-def only(body: dict[str, Any], *known: str) -> None:
-    """No field but these: a misspelt one must not be left out in silence."""
-    for field in body:
-        if field not in known:
-            there = f"there is {', '.join(known)}" if known else "this order has none"
-            raise UsageError(f"{field[:40]}: no such field; {there}")
 
 
 def _for_this_node(body: dict[str, Any], status: NodeStatus) -> None:

@@ -55,15 +55,19 @@ class Membership(NamedTuple):
 
     members: tuple[Member, ...]
     hash: str = ""
-    """Configuration hash: cluster name, nodes, election settings. Nodes with another hash exchange no votes."""
+    """Configuration hash: cluster name, nodes, election settings. Nodes with another hash exchange no votes. Where the
+    members are a register, the nodes are not in it."""
     version: int = 0
     """Counts changes of a list that grows by joining (bully, ring); 0 for a fixed list."""
+    listed_hash: str = ""
+    """With a register: the hash with the nodes in it, which nodes of the version before know; it is shown as long as
+    the members are those of the first start."""
 
     @classmethod
-    def of(cls, members: Iterable[Member | str], hash: str = "", version: int = 0) -> Membership:
+    def of(cls, members: Iterable[Member | str], hash: str = "", version: int = 0, listed_hash: str = "") -> Membership:
         """A list in id order, from members or plain ids."""
         full = {m.id: m for m in (Member(m) if isinstance(m, str) else m for m in members)}
-        return cls(tuple(full[name] for name in sorted(full)), hash, version)
+        return cls(tuple(full[name] for name in sorted(full)), hash, version, listed_hash)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -73,6 +77,10 @@ class Membership(NamedTuple):
     def voters(self) -> tuple[str, ...]:
         """Who votes and acks: all but observers (Q2)."""
         return tuple(m.id for m in self.members if m.kind is not Kind.OBSERVER)
+
+    def is_config(self, config: str) -> bool:
+        """A node that shows this hash runs with our configuration."""
+        return config == self.hash or (config == self.listed_hash and config != "")
 
     @property
     def majority(self) -> int:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from primacy.control.eventlog import EVENTS_MAX, EventLog
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
-from primacy.control.requests import only
+from primacy.control.members import only
 from primacy.errors import UsageError
 from primacy.lab.cluster import Lab
 from primacy.lab.tail import Tail, merged

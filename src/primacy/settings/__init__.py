@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from primacy.settings.canonical import config_hash
+    from primacy.settings.canonical import config_hash, plain_hash
     from primacy.settings.loading import (
         has_peers,
         is_ranked,
@@ -31,6 +31,7 @@ __all__ = [
     "load",
     "membership_rows",
     "of_mapping",
+    "plain_hash",
     "rank_timing_of",
     "store_url",
     "timing_of",
@@ -44,6 +45,7 @@ _HOME = {
     "load": "loading",
     "membership_rows": "loading",
     "of_mapping": "loading",
+    "plain_hash": "canonical",
     "store_url": "loading",
     "rank_timing_of": "loading",
     "timing_of": "loading",

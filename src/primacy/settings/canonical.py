@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from primacy.settings.loading import timing_of
@@ -38,18 +39,31 @@ def canonical(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def config_hash(settings: Settings) -> str:
+def config_hash(settings: Settings, nodes: Mapping[str, tuple[str, str, int]] | None = None) -> str:
     """What two nodes must have in common to exchange votes: name, nodes, all of the election but the store's URL.
 
-    Times count as they are, not by the profile's name, so that a profile whose numbers change is noticed.
+    Times count as they are, not by the profile's name, so that a profile whose numbers change is noticed. `nodes`:
+    address, kind and priority of others than the file's. Of raft, whose members are a register, `plain_hash` counts.
     """
+    if nodes is None:
+        listed = settings.cluster.manager.nodes
+        nodes = {name: (node.addr, node.kind, node.priority) for name, node in listed.items()}
+    return _digest(settings, {"nodes": nodes})
+
+
+def plain_hash(settings: Settings) -> str:
+    """The same without the nodes: they are a register, and change while the nodes run (rules R)."""
+    return _digest(settings, {})
+
+
+def _digest(settings: Settings, more: dict[str, Any]) -> str:
     election = {
         name: getattr(settings.election, name)
         for name in ("name", "strategy", "rank", "mode", "require_majority", "prune_after_ms", "failsafe")
     }
     covered = {
         "cluster": settings.cluster.name,
-        "nodes": {name: [node.addr, node.kind, node.priority] for name, node in settings.cluster.manager.nodes.items()},
+        **more,
         "election": {
             **election,
             "timing": _hashed(timing_of(settings)._asdict()),

@@ -137,9 +137,12 @@ def is_ranked(settings: Settings) -> bool:
 
 
 def has_peers(settings: Settings) -> bool:
-    """Whether this node speaks to others: several are listed; on a lease, where they need not, there is a secret."""
-    several = len(settings.cluster.manager.nodes) > 1
-    return several and (settings.election.strategy != "lease" or bool(settings.cluster.secret_file))
+    """Whether this node speaks to others: several are listed; on a lease, where they need not, there is a secret. One
+    of raft that is listed with its address and a secret may get others while it runs (rules R)."""
+    listed, has_secret = len(settings.cluster.manager.nodes), bool(settings.cluster.secret_file)
+    if settings.election.strategy == "raft":
+        return listed > 1 or (listed == 1 and has_secret)
+    return listed > 1 and (settings.election.strategy != "lease" or has_secret)
 
 
 def containment_required(settings: Settings) -> str:

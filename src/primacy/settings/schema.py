@@ -142,8 +142,8 @@ class Cluster:
     first_start: str = setting(
         "explicit",
         "`auto`: fresh nodes form the cluster by themselves once all of them are up. `explicit`: somebody says "
-        "`primacy init` once.",
-        choices=("auto", "explicit"),
+        "`primacy init` once. `join`: this node begins no cluster; it waits until `primacy members add` takes it in.",
+        choices=("auto", "explicit", "join"),
     )
     manager: Manager = setting(Manager, "Who belongs to the cluster.")
     leader: GhotiLeader = setting(

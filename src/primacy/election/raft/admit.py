@@ -35,7 +35,7 @@ class Admitting:
         leader, register, asker = state.leader_state, state.register, query.origin
         if leader is None or register is None or query.memory or not self.may_admit(register, asker.node):
             return
-        if asker.config != state.origin.config:
+        if not state.seat.membership.is_config(asker.config):
             return
         boot, _ = leader.change.questions.get(asker.node, (0, 0))
         if boot != asker.boot:
@@ -74,7 +74,9 @@ class Admitting:
         origin, register = admission.origin, admission.register
         if state.ballot is not None or not state.options.register or not self.is_answer(admission):
             return []
-        if origin.config != state.origin.config or origin.base <= 0 or not self.may_admit(register, state.node):
+        if not state.seat.membership.is_config(origin.config) or origin.base <= 0:
+            return []
+        if not self.may_admit(register, state.node):
             return []
         recovery = state.recall
         if recovery.is_lone_file(register):

@@ -12,6 +12,7 @@ from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.messages import Ack, Ahead, Heartbeat, MembersTaken, VoteReply, VoteRequest
 from primacy.election.raft.lead import Leading
+from primacy.election.raft.register import FIRST, UNKNOWN
 from primacy.election.raft.release import Releasing
 from primacy.election.raft.state import TERM_JUMP_MAX, RaftState
 
@@ -140,7 +141,10 @@ class Following:
 
     def is_outdated(self, request: VoteRequest) -> bool:
         """Its register is older than ours: no vote and no pre-vote, no term adopted; it is told ours (R3)."""
-        return request.origin.members < self.state.members_id
+        shown = request.origin.members
+        if shown == UNKNOWN and self.state.members_id == FIRST:
+            return False  # of the version before: the members are those of the first start, which it knows
+        return shown < self.state.members_id
 
     def _refuses(self, now_ms: int, request: VoteRequest) -> int:
         """-1 to grant; otherwise after how many milliseconds to ask again (0: this term is not to be had)."""

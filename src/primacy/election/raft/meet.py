@@ -24,6 +24,7 @@ from primacy.election.messages import (
     VoteReply,
 )
 from primacy.election.raft.memory import Remembering
+from primacy.election.raft.register import FIRST
 from primacy.election.raft.state import SEEN_MAX, RaftState
 
 
@@ -44,13 +45,15 @@ class Meeting:
             heard, effects = self.meet_incarnation(now_ms, message)
             if not heard:
                 return False, effects
-        same_list = origin.config == state.origin.config
+        same_list = state.seat.membership.is_config(origin.config)
         if not same_list and origin.node in state.quorum.others:
             state.peers.elsewhere[origin.node] = now_ms
         if about_memory:
             tells = isinstance(message, Query | Report) and message.memory and same_list
             return True, effects + (self.remembering.give_way(message) if tells else [])
         if not same_list:
+            if self._knows_only_the_first_members(message):
+                return False, effects + state.tell_members(now_ms, origin.node)
             return False, effects + state.note(Code.OTHER_LIST, origin.node, "it runs under another list or timing")
         if state.ballot is None:
             return False, effects  # without memory it can tell no cluster from another
@@ -61,6 +64,14 @@ class Meeting:
         if not isinstance(message, Release):
             state.peers.known[origin.node] = origin
         return True, effects
+
+    def _knows_only_the_first_members(self, message: Message) -> bool:
+        """It shows the hash with the nodes of the first start in it, which this boot need not know any more; if its
+        times are ours, it takes the register that it is told (R10)."""
+        state, origin = self.state, message.origin
+        if isinstance(message, MembersTold) or origin.base != state.origin.base or origin.base == 0:
+            return False
+        return origin.members == FIRST and state.members_id > FIRST
 
     def meet_incarnation(self, now_ms: int, message: Message) -> tuple[bool, list[Effect]]:
         """Q10: an earlier start is dropped and told so; two boots of one start are both muted, and told so, too."""

@@ -59,7 +59,7 @@ class Remembering:
         ballot = state.ballot
         if ballot is not None:
             if state.options.register and ballot.register is None:
-                ballot = ballot._replace(register=state.recall.of_earlier(ballot))
+                ballot = state.recall.upgraded(ballot)
             lists = ballot.lists
             if state.recovery.own.hash not in [record.hash for record in lists]:
                 lists = (*lists, state.recovery.own._replace(confirmed=False))
@@ -233,7 +233,9 @@ class Remembering:
         """Written before it is confirmed; replaced only by a larger base, and only while it was never used (M3)."""
         state = self.state
         sender = message.origin.node
-        if message.origin.config != state.origin.config or not state.quorum.votes or sender not in state.quorum.voters:
+        if not state.seat.membership.is_config(message.origin.config):
+            return []
+        if not state.quorum.votes or sender not in state.quorum.voters:
             return []
         if state.ballot is not None and state.ballot.base == message.base:
             return [Send(sender, FirstBallotTaken(state.origin, message.base))]  # it has it, by whatever way
@@ -261,8 +263,10 @@ class Remembering:
         ballot = state.ballot
         asker = query.origin.node
         seen = state.seen(asker)[0]
+        plain = state.seat.membership.hash
+        origin = state.origin._replace(config=plain) if query.origin.config == plain else state.origin
         report = Report(
-            state.origin,
+            origin,
             echo=query.origin.boot,
             memory=ballot is not None and not ballot.void,
             used=not self.is_blank() or state.recovery.copy is not None or state.recovery.is_left,

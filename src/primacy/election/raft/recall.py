@@ -21,8 +21,15 @@ class Recall(Recovery):
         """The register of the first start: the file's members (R12)."""
         return first_register(self.seat.membership.members)
 
-    def of_earlier(self, ballot: Ballot) -> Register:
-        """A ballot from before there were registers: the voters that it tells of, else the file's."""
+    def upgraded(self, ballot: Ballot) -> Ballot:
+        """A ballot from before there were registers: its members are those of the first start, and the hash of its
+        configuration is the plain one, if nothing but the version has changed. Else M1 finds out about the times."""
+        listed_hash = self.seat.membership.listed_hash
+        lists = [r._replace(hash=self.own.hash) if listed_hash and r.hash == listed_hash else r for r in ballot.lists]
+        return ballot._replace(register=self._of_earlier(ballot), lists=tuple(lists))
+
+    def _of_earlier(self, ballot: Ballot) -> Register:
+        """The voters that it tells of, else the file's members."""
         listed = {member.id: member for member in self.first().members}
         records = [record for record in ballot.lists if record.confirmed] or list(ballot.lists)
         voters = records[0].voters if records else self.own.voters
@@ -46,7 +53,8 @@ class Recall(Recovery):
     # --- whom to ask --------------------------------------------------------------------------------------------------
 
     def _registers(self) -> list[Register]:
-        return [r.register for r in self._remembering() if r.register is not None]
+        """A node of the version before tells of none: it knows the members of the first start."""
+        return [r.register if r.register is not None else self.first() for r in self._remembering()]
 
     def newest(self) -> Register | None:
         """The newest register that was told of."""
@@ -113,7 +121,9 @@ class Recall(Recovery):
         return super().first_refused(init)
 
     def _same_file(self, report: Report) -> bool:
-        return report.register is not None and report.register.members == self.first().members
+        if report.register is None:  # of the version before
+            return report.origin.config == self.seat.membership.listed_hash
+        return report.register.members == self.first().members
 
     def first_ballot(self, base: int, hold_ms: int, wall_ms: int, before: Ballot | None) -> Ballot:
         return super().first_ballot(base, hold_ms, wall_ms, before)._replace(register=self.first())

@@ -132,7 +132,7 @@ class Recovery:
 
     def _under_own_list(self, node: str) -> Report | None:
         report = self.reports.get(node)
-        return report if report is not None and report.origin.config == self.own.hash else None
+        return report if report is not None and self.seat.membership.is_config(report.origin.config) else None
 
     # --- M1 -----------------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Recovery:
         """The ballot with the other lists struck, once all have reported (M1); None before."""
         if self.missing(ballot):
             return None
-        heard = [r for r in self._reports() if r.origin.config == self.own.hash]
+        heard = [r for r in self._reports() if self.seat.membership.is_config(r.origin.config)]
         return ballot._replace(
             term=max([ballot.term, *(r.term for r in heard)]) + (FLOOR if self.without else 0),
             voted_for=CLOSED,
@@ -185,7 +185,7 @@ class Recovery:
 
     def _remembering(self) -> list[Report]:
         """Answers from memory under our list; of somebody who is gone for good, as we were told, none counts."""
-        heard = [r for r in self._reports() if r.origin.config == self.own.hash and r.memory]
+        heard = [r for r in self._reports() if self.seat.membership.is_config(r.origin.config) and r.memory]
         return [r for r in heard if r.origin.node not in self.without]
 
     def starts_in_use(self) -> tuple[tuple[str, ...], ...]:
@@ -249,7 +249,7 @@ class Recovery:
             report = self.reports.get(node)
             if report is None:
                 continue
-            if report.origin.config != self.own.hash:
+            if not self.seat.membership.is_config(report.origin.config):
                 return f"node {node} runs under another list of nodes"
             if report.memory and report.used:
                 return f"node {node} remembers this cluster"

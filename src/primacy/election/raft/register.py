@@ -11,6 +11,8 @@ from primacy.election.model import Goal, Kind, Member, MembersId, Register
 
 FIRST = MembersId(0, 1)
 """Of the register that the first ballot carries: the file's members (M3, R12)."""
+UNKNOWN = MembersId(0, 0)
+"""What a node shows that has no register: it has no memory, or is of the version before there were any."""
 MEMBERS_MAX = 100
 """As many as a file may name."""
 BY_CHARS_MAX = 64

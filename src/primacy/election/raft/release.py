@@ -47,7 +47,9 @@ class Releasing:
     def on_release(self, now_ms: int, release: Release, *, evidence: bool = False) -> list[Effect]:
         state = self.state
         origin, ballot = release.origin, state.ballot
-        if ballot is None or state.muted or origin.base != ballot.base or origin.config != state.origin.config:
+        if ballot is None or state.muted or origin.base != ballot.base:
+            return []
+        if not state.seat.membership.is_config(origin.config):
             return []
         if origin.node == state.node and state.work_term >= release.term:
             return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from primacy.election.inputs import CancelChange, ChangeMembers, ForceMembers
 from primacy.election.model import Kind, Member, Register
-from primacy.election.raft.register import MEMBERS_MAX, difference, is_voter, names, ordered, voting
+from primacy.election.raft.register import MEMBERS_MAX, UNKNOWN, difference, is_voter, names, ordered, voting
 from primacy.election.raft.state import RaftState
 
 PRIORITY_MAX = 2**31
@@ -34,9 +34,18 @@ def why_not(state: RaftState, given: ChangeMembers | CancelChange | ForceMembers
         by = f" by {goal.by}" if goal is not None and goal.by else ""
         said = f" ({what or 'the last step'}, version {register.id.version}{by})"
         return f"a change is on its way{said}: wait for it, or cancel it"
+    if earlier := _of_the_version_before(state):
+        return f"{', '.join(earlier)} runs an older version, which knows no change of members: upgrade it first"
     if given.version not in (0, register.id.version):
         return f"the members are at version {register.id.version} by now, not {given.version}: look, then ask again"
     return _why_not_members(register, given.members)
+
+
+def _of_the_version_before(state: RaftState) -> list[str]:
+    """Members that were heard in this boot, and show no register. One that was not heard may come later: then it hears
+    nobody, for its configuration is another, and says so."""
+    known = state.peers.known
+    return [name for name in state.quorum.others if name in known and known[name].members == UNKNOWN]
 
 
 def _why_not_members(register: Register, members: tuple[Member, ...]) -> str:

@@ -17,6 +17,7 @@ from primacy.election.raft.ballot import DurableBallot
 from primacy.election.raft.quorum import Quorum
 from primacy.election.raft.recall import Recall
 from primacy.election.raft.recovery import FirstStart, Recovery
+from primacy.election.raft.register import UNKNOWN
 from primacy.election.raft.roles import Candidate, Follower, Leader, Recovering, RoleState
 from primacy.settings.timing import Timing
 
@@ -39,6 +40,8 @@ class RaftOptions(NamedTuple):
     """`cluster.first_start: auto` (M3)."""
     token_max: int = 0
     """Largest token that this machine knows of this election, from whatever strategy (T2)."""
+    joins: bool = False
+    """`cluster.first_start: join`: it begins no cluster."""
     register: bool = False
     """It runs with a register of members (rules R): the membership of its seat is for the first start only."""
 
@@ -212,7 +215,7 @@ class RaftState:
     def members_id(self) -> MembersId:
         """Of the register that this node has; (0, 0) for none."""
         register = self.register
-        return register.id if register is not None else MembersId(0, 0)
+        return register.id if register is not None else UNKNOWN
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -240,7 +243,9 @@ class RaftState:
             self.quorum = Quorum.of_register(register, self.halves_of(register), self.node)
         self.lag_ms = self.quorum.rank * self.timing.spread_ms
         term, version = self.members_id
-        self.origin = self.origin._replace(members=(term, version))
+        membership = self.seat.membership
+        config = membership.listed_hash if membership.listed_hash and version == 1 else membership.hash
+        self.origin = self.origin._replace(config=config, members=(term, version))
 
     @property
     def recall(self) -> Recall:

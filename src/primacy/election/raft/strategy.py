@@ -74,7 +74,7 @@ from primacy.election.messages import (
     VoteReply,
     VoteRequest,
 )
-from primacy.election.model import Ballot, Role, Seat, View
+from primacy.election.model import Ballot, Register, Role, Seat, View
 from primacy.election.raft.admit import Admitting
 from primacy.election.raft.campaign import Campaigning
 from primacy.election.raft.change import Changing
@@ -420,6 +420,12 @@ class RaftStrategy:
     @property
     def ballot(self) -> Ballot | None:
         return self.state.ballot
+
+    @property
+    def register_known(self) -> Register | None:
+        """Its register; without memory, the newest one that it was told of."""
+        register = self.state.register
+        return self.state.recall.newest() if register is None and self.state.options.register else register
 
     @property
     def origin(self) -> Origin:

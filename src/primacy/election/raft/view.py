@@ -102,7 +102,7 @@ def waits_forgotten(state: RaftState) -> str:
     if recall.is_lone_file(newest):
         return "an operator: its file names nobody but itself; write the other nodes into it, and start it again"
     if not newest.named(node):
-        return f"to be added to the members (version {newest.id.version}): primacy members add {node}"
+        return f"to be added to the members (version {newest.id.version}): {_add(state)}"
     if not is_voter(newest, node):
         return "the leader to admit it"
     if recall.is_alone(newest):
@@ -125,7 +125,8 @@ def waits_muted(state: RaftState) -> str:
     gone = "".join(f" --without {name}" for name in missing)
     remedy = f" (gone for good: primacy rejoin{gone})" if gone else ""
     if state.muted == "other-list":
-        return f"its new list of nodes to be reported by {names}{remedy}"
+        what = "its new times" if state.options.register else "its new list of nodes"
+        return f"{what} to be reported by {names}{remedy}"
     if any(report.memory for report in recovery.reports.values()):
         kept, *others = recovery.starts_in_use() or ((),)
         if others and not missing:
@@ -137,10 +138,20 @@ def waits_muted(state: RaftState) -> str:
     refused = recovery.first_refused(init or Init(0))
     if refused:
         return f"the first start of the cluster; {refused}: give all nodes the same file"
+    if state.options.joins:
+        return f"to be added to the members, on a node of the cluster: {_add(state)}"
     missing = recovery.first_missing(init or Init(0))
     earlier = "".join(f" --without {name}" for name in missing if name in recovery.behind)
     if init is None and not earlier and (recovery.is_tainted or not state.options.auto):
         return "the first start of the cluster: primacy init, once, on one node"
     remedy = f" (of an earlier list; gone for good: primacy init{earlier})" if earlier else ""
     heard = f"not heard yet: {', '.join(missing)}{remedy}" if missing else "all nodes were heard"
-    return f"the first start of the cluster; {heard}"
+    runs = f" (if it runs already, there: {_add(state)})" if missing and state.options.register else ""
+    return f"the first start of the cluster; {heard}{runs}"
+
+
+def _add(state: RaftState) -> str:
+    """The command that takes this node in."""
+    mine = state.seat.membership.get(state.node)
+    address = mine.address if mine is not None else ""
+    return f"primacy members add {state.node} --addr {address or 'HOST:PORT'}"

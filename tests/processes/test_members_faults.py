@@ -1,0 +1,108 @@
+"""A change of members is broken at each of its steps, with real nodes: kill -9 of the leader, of the new node, of
+another one. Whatever happened, the change ends and somebody acts; never two (R1 to R8).
+
+Safety, in the profile `lan`: several clusters live at the same time here, each in a thread of its own. A change stands
+still at a step until the test lets it go on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import real_nodes as crowds
+from tests.support.real_members import MembersCrowd, hold, members_crowd, side_by_side, steps_held
+
+pytestmark = pytest.mark.beside(order=610)
+
+AT_ONCE = 3
+STEPS = ("asked", "observer", "joint")
+
+
+def reach(crowd: MembersCrowd, step: str, leaves: str) -> None:
+    """A change to replace this node by d, which stands still at this step."""
+    hold(crowd, step)
+    crowd.ask_for("replace", node=leaves, new="d", addr=crowd.addr("d"))
+
+    def is_there() -> bool:
+        said = crowd.leader().ask("/v1/members")
+        if not said:
+            return False
+        kinds = {row["node"]: row["kind"] for row in said["members"]}
+        match step:
+            case "asked":
+                return bool(said["waits_for"]) and "d" not in kinds
+            case "observer":
+                return kinds.get("d") == "observer" and said["goal"] is not None
+        return len(said["needs"]) == 2 and leaves in said["leaving"]
+
+    crowd.until(is_there, f"the step {step}")
+
+
+def broken(folder: Path, step: str, victim: str) -> None:
+    with members_crowd(folder, "abc", "lan", plant=steps_held(folder)) as crowd:
+        crowd.settle()
+        crowd.come("d")
+        first = crowd.agree()
+        leaves = next(name for name in "abc" if name != first)
+        reach(crowd, step, leaves)
+        leader = crowd.leader().name
+        other = next(name for name in "abc" if name not in (leader, leaves))
+        killed = {"leader": leader, "new": "d", "old": other}[victim]
+        before = crowd.tokens()[-1]
+        crowds.kill_all(crowd.nodes[killed])
+        crowd.nodes[killed].wait()
+        hold(crowd, "")
+        if killed == leader:
+            crowd.acting(before)
+        if victim == "new" and step != "joint":
+            waits_in_vain(crowd, before)
+        else:
+            ends(crowd, leaves, before)
+        crowd.one_now()
+        crowd.start(killed, file="d.yaml" if killed == "d" else "primacy.yaml")
+        crowd.agreed("".join(sorted(crowd.settled()[0])), **observers(crowd))
+        crowd.one_now()
+
+
+def waits_in_vain(crowd: MembersCrowd, before: int) -> None:
+    """The new node is gone before it could vote: nothing has changed for the others, and the leader says so."""
+
+    def waits() -> bool:
+        said = crowd.leader().ask("/v1/members")
+        return bool(said) and "d to be heard" in str(said["waits_for"])
+
+    crowd.until(lambda: waits() or is_led_anew(crowd, before), "what it waits for")
+    if waits():
+        crowd.ask_for("cancel")
+    voters, _ = crowd.settled()
+    assert voters == {*"abc"}
+
+
+def ends(crowd: MembersCrowd, leaves: str, before: int) -> None:
+    """Done; or void, if the leader that was asked leads no more, and with it what it had not told a majority."""
+    done = {*"abcd"} - {leaves}
+
+    def is_over() -> bool:
+        voters, _ = crowd.settled()
+        assert voters in (done, {*"abc"})
+        return voters == done or is_led_anew(crowd, before)
+
+    crowd.until(is_over, f"the voters {done}")
+
+
+def is_led_anew(crowd: MembersCrowd, before: int) -> bool:
+    return crowd.tokens()[-1] > before
+
+
+def observers(crowd: MembersCrowd) -> dict[str, str]:
+    return {row["node"]: row["kind"] for row in crowd.settled()[1]["members"] if row["kind"] != "voter"}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_R7_a_node_is_killed_at_a_step_of_a_change_and_it_ends(tmp_path: Path, step: str) -> None:
+    side_by_side(
+        [lambda v=victim: broken(tmp_path / v, step, v) for victim in ("leader", "new", "old")],  # type: ignore[misc]
+        AT_ONCE,
+    )
