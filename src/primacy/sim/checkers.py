@@ -89,6 +89,8 @@ class TermChecker:
             self._up[fact.node] = self._up.get(fact.node, 0) - 1
         elif fact.kind is Kind.FAULT and fact.text == MEMORY_LOST:
             self._forgets(fact.node)
+        elif fact.kind is Kind.EVENT and fact.text == Code.ADMITTED:  # it had given its ballot up (R8, R10)
+            self.votes = {key: candidate for key, candidate in self.votes.items() if key[0] != fact.node}
         elif fact.kind is Kind.EVENT and fact.text == Code.ELECTED:
             self.elections += 1
             if fact.extra:

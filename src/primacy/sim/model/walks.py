@@ -280,6 +280,8 @@ class Walk:
 
     def _saved(self, index: int, ballot: Ballot) -> None:
         before, self.ballots[index] = self.ballots[index], ballot
+        if ballot.void:  # given up (R10): as if it had lost its memory
+            self._votes = {key: voted for key, voted in self._votes.items() if key[0] != self.names[index]}
         register = ballot.register
         if register is None or (before is not None and before.register is register):
             return
