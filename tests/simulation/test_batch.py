@@ -23,7 +23,7 @@ from primacy.sim.trials.batch import CHUNK_MAX, run_batch, trial_outcomes
 from primacy.sim.trials.bounds import Bounds
 from primacy.sim.trials.shrink import command, shrink
 from primacy.sim.trials.summary import SHOWN_MAX, Summary
-from primacy.sim.trials.trial import Outcome, Plan
+from primacy.sim.trials.trial import Outcome, Plan, Trial
 from primacy.sim.trials.workers import Workers
 
 pytestmark = pytest.mark.real_time
@@ -128,12 +128,12 @@ def test_violations_are_counted_all_and_kept_in_part() -> None:
 
 
 def test_a_trial_that_raises_is_a_violation_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(batches.Trial):  # type: ignore[name-defined]
+    class Broken(Trial):
         def run(self) -> Outcome:
             self.world.run(250)
             raise AssertionError("a bug")
 
-    monkeypatch.setattr(batches, "Trial", Broken)
+    monkeypatch.setattr(batches, "trial_of", Broken)
     summary = run_batch(SHORT, range(3, 4))
     assert summary.found[0][:3] == (3, 250, "raised")
     assert "AssertionError in test_batch.py" in summary.found[0].sentence
