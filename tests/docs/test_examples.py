@@ -196,25 +196,25 @@ def test_django_the_command_works_on_one_machine_at_a_time_and_is_fenced(start: 
 def test_celery_beat_under_primacy_run(start: Start) -> None:
     need("celery")
     folder, broker = start.folder, start.folder / "broker"
-    heartbeat = [
+    beat = [
         sys.executable,
         "-m",
         "celery",
         "-A",
         "celery_beat",
-        "heartbeat",
+        "beat",
         "-l",
         "info",
         "--schedule",
-        str(folder / "heartbeat"),
+        str(folder / "beat"),
     ]
     command = [sys.executable, "-m", "primacy.cli.main", "run", "--state-dir", str(folder / "state"), "--"]
     more = {"BROKER_FOLDER": str(broker), "EVERY_S": "0.2", "PYTHONPATH": str(EXAMPLES)}
-    first = start(*command, *heartbeat, cwd=folder, **more)
+    first = start(*command, *beat, cwd=folder, **more)
     until(lambda: first.says("Sending due task report"), "the first task", first)
-    second = start(*command, *heartbeat, cwd=folder, **more)
+    second = start(*command, *beat, cwd=folder, **more)
     until(lambda: second.says("waits|holds|another"), "a second one that waits", second)
-    safe(not second.says("heartbeat: Starting"), "the second one starts while the first one runs")
+    safe(not second.says("beat: Starting"), "the second one starts while the first one runs")
     first.ends()
     until(lambda: second.says("Sending due task report"), "the second one's task", second)
     second.ends()

@@ -131,7 +131,7 @@ def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
     three.start("b", file="other.yaml")
     three.until(lambda: "node b runs with another configuration than a" in alerts(here), "the alert about another file")
     assert "primacy check" in alerts(here)
-    mute = "its new list of nodes to be reported by"
+    mute = "its new times to be reported by"
     three.until(
         lambda: mute in str(rows(here).get("b", {}).get("waits_for")), "that it is mute, seen from another node"
     )
