@@ -24,6 +24,7 @@ from tests.support.mutants_raft import Eager
 SIZE = os.environ.get("PRIMACY_SIZE", "quick")
 QUICK = SIZE == "quick"
 CHUNK = 10
+SCOPES = {"quick": 1, "test": 2, "proof": 4}
 TRIALS: tuple[tuple[Plan, int], ...] = (
     (Plan("raft", 3, "lab", 1.0, register=True), 80),
     (Plan("raft", 5, "lab", 1.0, register=True), 40),
@@ -139,7 +140,7 @@ def test_a_register_that_is_exchanged_for_an_older_one_on_a_disk_is_told() -> No
 @pytest.mark.parametrize("pre_vote", [False, True])
 def test_no_walk_without_clocks_breaks_a_promise(nodes: int, voters: int, pre_vote: bool) -> None:
     setting = RegisterSetting(voters, nodes=nodes, clocks="none", pre_vote=pre_vote)
-    found = walk_many(setting, range(20 if QUICK else 300))
+    found = walk_many(setting, range(20 if QUICK else 100))
     assert not found.wrong, "\n".join(Walk(setting, found.seed, told=True).go().lines)
     assert found.seen["elected"] > found.walks
     assert found.seen["members-done"] > 0
@@ -151,12 +152,10 @@ UNTIMED = (
     (RegisterSetting(2, nodes=2, clocks="none", pre_vote=False), UntimedBounds(300_000, wakes=4, terms=1)),
     (RegisterSetting(2, nodes=2, clocks="none", pre_vote=False), UntimedBounds(300_000, wakes=3, changes=2)),
 )
-"""Small scopes that are known whole."""
+"""Small scopes that are known whole. The last two take gigabytes, and are for the proof."""
 
 
-@pytest.mark.parametrize(
-    ("setting", "bounds"), UNTIMED[:1] if QUICK else UNTIMED, ids=range(1 if QUICK else len(UNTIMED))
-)
+@pytest.mark.parametrize(("setting", "bounds"), UNTIMED[: SCOPES[SIZE]], ids=range(SCOPES[SIZE]))
 def test_no_order_of_events_without_clocks_breaks_a_promise(setting: RegisterSetting, bounds: UntimedBounds) -> None:
     found = UntimedSearch(setting, bounds).go()
     assert not found.wrong, "\n".join(found.history_lines)
@@ -166,9 +165,10 @@ def test_no_order_of_events_without_clocks_breaks_a_promise(setting: RegisterSet
 # --- the bounded model ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("voters", [1, 2, 3])
+@pytest.mark.parametrize("voters", [1, 3])
 def test_no_order_of_events_with_changing_members_breaks_a_promise(voters: int) -> None:
-    found = explore(RegisterSetting(voters), SearchBounds(4_000 if QUICK else 60_000))
+    """Two voters and a machine without memory never come to rest: the model does not know two such states as one."""
+    found = explore(RegisterSetting(voters), SearchBounds(4_000 if QUICK else 12_000))
     assert not found.wrong, "\n".join(found.history_lines)
     assert found.finished >= 0
 
