@@ -374,3 +374,10 @@ def test_the_options_in_front_reach_the_command(tmp_path: Path, monkeypatch: pyt
     assert Call().file() == "primacy.yaml"
     assert Call(config="front").file() == "front"
     assert Call(config="front").file("own") == "own"
+
+
+def test_options_of_members_stand_behind_the_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before it they would be left out in silence, and another node be asked."""
+    assert entry.run(["members", "--state-dir", "x", "cancel"]) == 2
+    assert "options stand behind the verb: primacy members cancel [OPTIONS]" in capsys.readouterr().err
+    assert entry.run(["members", "cancel", "--within", "-1"]) == 2

@@ -17,9 +17,11 @@ from primacy.cli.local import Local, local, local_options, this_node
 from primacy.cli.requests import said_by
 from primacy.control.members import members_of
 from primacy.errors import NotReached, Refused, UsageError
+from primacy.settings.accepted import SPAN_MS_MAX
 
 EVERY_S = 0.1
 WITHIN_MS = 15_000
+SPAN = click.IntRange(0, SPAN_MS_MAX)
 LAST_STEP = "a change is on its way (the last step"
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +31,7 @@ def _change_options(command: F) -> F:
     for option in (
         json_option,
         click.option("--no-wait", is_flag=True, help="Do not wait until the change is made."),
-        click.option("--within", "within_ms", type=int, default=WITHIN_MS, metavar="MS", help="Wait so long at most."),
+        click.option("--within", "within_ms", type=SPAN, default=WITHIN_MS, metavar="MS", help="Wait so long at most."),
         click.option("--version", type=int, default=0, metavar="N", help="Only if this is still their version."),
         local_options,
     ):
@@ -46,10 +48,11 @@ def members(ctx: click.Context, /, *, as_json: bool, **where: str | None) -> Non
 
     Without a verb: the members, as the node of this machine has them, and what a change waits for.
     """
-    ctx.obj = call = ctx.obj
     if ctx.invoked_subcommand is not None:
+        if (as_json and not ctx.obj.json) or any(where.values()):
+            raise UsageError(f"options stand behind the verb: primacy members {ctx.invoked_subcommand} [OPTIONS]")
         return
-    shown = local(call, **where).get("/v1/members")
+    shown = local(ctx.obj, **where).get("/v1/members")
     if as_json:
         print_json(shown)
     else:

@@ -121,9 +121,9 @@ def _rows(value: Any) -> list[Member]:
     for row in _row(value, 3 * VOTERS_MAX):
         name, kind, priority, address = _row(row, 4)
         if type(kind) is not int or type(priority) is not int or type(address) is not str:
-            raise Unreadable("no member of ours")
+            raise Unreadable("no member")
         if not 0 <= kind < len(MEMBER_KINDS) or abs(priority) > PRIORITY_MAX or len(address) > ADDRESS_CHARS_MAX:
-            raise Unreadable("no member of ours")
+            raise Unreadable("no member")
         found.append(Member(_text(name), MEMBER_KINDS[kind], priority, 0, address))
     return found
 
@@ -132,17 +132,17 @@ def _members(rows: list[Member], places: Any) -> tuple[Member, ...]:
     """Those rows: sorted and each node once, as a machine relies on."""
     chosen = [_number(place) for place in _row(places, VOTERS_MAX)]
     if any(place >= len(rows) or place < 0 for place in chosen):
-        raise Unreadable("no member of ours")
+        raise Unreadable("no member")
     found = tuple(rows[place] for place in chosen)
     names = [member.id for member in found]
     if "" in names or names != sorted(set(names)):
-        raise Unreadable("no members of ours")
+        raise Unreadable("no members")
     return found
 
 
 def _register(value: Any) -> Register:
     if type(value) is not list or len(value) < 5:
-        raise Unreadable("no register of ours")
+        raise Unreadable("no register")
     rows = _rows(value[1])
     goal = None
     if value[4] is not None:
@@ -150,7 +150,7 @@ def _register(value: Any) -> Register:
         goal = Goal(_members(rows, wanted), _text(by), _number(wall_ms))
     register = Register(MembersId(*_members_id(value[0])), _members(rows, value[2]), _members(rows, value[3]), goal)
     if not register.voters or any(member.kind is MemberKind.OBSERVER for member in register.prior):
-        raise Unreadable("no register of ours")
+        raise Unreadable("no register")
     return register
 
 

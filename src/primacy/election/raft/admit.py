@@ -46,7 +46,7 @@ class Admitting:
         return is_observer(register, node)
 
     def answer(self) -> list[Effect]:
-        """Whoever may be admitted by now."""
+        """Those that may be admitted by now."""
         state = self.state
         leader, register, ballot = state.leader_state, state.register, state.ballot
         if leader is None or register is None or ballot is None:
