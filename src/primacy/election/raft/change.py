@@ -66,14 +66,18 @@ class Changing:
         return []
 
     def _force(self, now_ms: int, given: ForceMembers) -> list[Effect]:
-        """The last resort (R14): a term that nobody can have voted in, closed, and silence as after a start."""
+        """The last resort (R14): a term that nobody can have voted in, closed, and silence as after a start.
+
+        A change that was on its way may be known here only: the voters before count on, without those that are gone.
+        """
         state = self.state
         register, ballot = state.register, state.ballot
         assert register is not None
         assert ballot is not None
         term = ballot.term + FLOOR
         members = tuple(member for member in register.members if member.id not in given.without)
-        forced = Register(MembersId(term, register.id.version + 1), members)
+        prior = tuple(member for member in register.prior if member.id not in given.without)
+        forced = Register(MembersId(term, register.id.version + 1), members, prior)
         state.ballot = ballot._replace(term=term, voted_for=CLOSED, register=forced)
         state.become_follower()
         return [self._recorded(forced), *self.remembering.ballot_read(now_ms)]

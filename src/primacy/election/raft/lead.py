@@ -61,12 +61,13 @@ class Leading:
 
     def rename_members(self, now_ms: int, leader: Leader) -> None:
         """The winner's register gets its term, so that what a dead leader left half done gives way; the first register
-        keeps its id (R4)."""
+        keeps its id, unless a node that was met has a newer one already (R4)."""
         register = self.state.register
         if register is None:
             return
         leader.change.since_ms = now_ms
-        if register.id.version > 1:
+        shown = max((origin.members for origin in self.state.peers.known.values()), default=(0, 0))
+        if register.id.version > 1 or shown > register.id:
             self.write_members(leader, register._replace(id=MembersId(leader.term, register.id.version)))
 
     def write_members(self, leader: Leader, register: Register) -> None:

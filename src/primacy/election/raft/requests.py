@@ -80,7 +80,7 @@ def _why_not_force(state: RaftState, register: Register, given: ForceMembers) ->
         return f"{state.leader} leads: change the members there"
     if not given.without:
         return "name the members that are gone for good"
-    unknown = [name for name in given.without if register.get(name) is None]
+    unknown = [name for name in given.without if not register.named(name)]
     if unknown:
         return f"{', '.join(unknown)} is not among the members: name those that are"
     if state.node in given.without or not is_voter(register, state.node):
