@@ -117,7 +117,7 @@ if child == 0:
     os.setpgid(0, 0)
     for each in (signal.SIGSTOP, signal.SIGTSTP):
         os.kill(0, each)
-    signal.sigwait([signal.SIGUSR1])
+        signal.sigwait([signal.SIGUSR1])  # a second stop before the parent looks would hide that it went on
     os._exit(7)
 for _ in range(2):
     said.append(os.WSTOPSIG(os.waitpid(child, os.WUNTRACED)[1]))
@@ -125,8 +125,8 @@ for _ in range(2):
     said.append(os.waitpid(child, os.WNOHANG)[0])
     os.kill(child, signal.SIGCONT)
     said.append(os.WIFCONTINUED(os.waitpid(child, os.WCONTINUED)[1]))
-time.sleep(0.05)
-os.kill(child, signal.SIGUSR1)
+    time.sleep(0.05)
+    os.kill(child, signal.SIGUSR1)
 said.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print(json.dumps(said), flush=True)
 """

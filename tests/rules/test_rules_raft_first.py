@@ -310,6 +310,7 @@ class HeedsEachBase(RaftStrategy):
 
 
 @pytest.mark.later
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("name", "machine", "rule"),
     [

@@ -95,6 +95,7 @@ def test_Q6_a_leader_that_cannot_start_within_H_resigns_without_a_release() -> N
     assert bench.m.view(bench.now).role is Role.FOLLOWER
 
 
+@pytest.mark.no_cover
 def test_Q6_a_start_that_waits_on_purpose_is_no_reason_to_resign_but_a_held_lock_after_it_is() -> None:
     """G8: an approval may take hours. Once it is there, H counts anew."""
     bench = Bench()
