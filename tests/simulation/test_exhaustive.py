@@ -386,7 +386,7 @@ DEFECTS = (
     Defect("raft: vote not kept", "I7", 0, VoteForgotten),
     Defect("raft: term reopens", "I4", 1, TermReopens),
     Defect("raft: no start delay, promise off", "I1", 1, NoStartDelay),
-    Defect("raft: no drift ratio, promise off", "I1", 2, NoDriftRatio, clocks="drifting", size="test"),
+    Defect("raft: no drift ratio, promise off", "I1", 2, NoDriftRatio, clocks="drifting", size="proof"),
     Defect("raft: release before the work is gone", "I1", 2, world=EarlyRelease, size="test"),
     Defect("raft: hold counted from the ack", "I1", 2, CountFromAck, size="test"),
     Defect("raft: restarted voter without silence and age", "I1", 2, NoSilence, size="proof"),
