@@ -7,6 +7,7 @@ import os
 import pytest
 
 from primacy.election.model import Ballot, ListRecord, Member, MembersId, Register
+from primacy.election.raft.recovery import FLOOR
 from primacy.sim.checkers import RegisterChecker, Violation
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.model.exhaustive import SearchBounds, explore
@@ -33,6 +34,7 @@ TRIALS: tuple[tuple[Plan, int], ...] = (
     (Plan("raft", 4, "lab", 1.0, register=True), 20),
     (Plan("raft", 3, "lan", 2.0, register=True), 20),
 )
+FORCED = Plan("raft", 3, "lab", 1.0, ("members", "force"), draw=False, register=True)
 QUIET = Plan("raft", 3, "lab", 1.0, ("members",), draw=False, register=True)
 
 
@@ -98,6 +100,25 @@ def test_a_seed_is_one_history_and_its_command_says_so() -> None:
     assert first.rare["registers written"] > 10
     assert "--members" in command(QUIET, 3)
     assert "--faults members" in command(QUIET, 3)
+
+
+def test_others_go_on_without_those_that_are_gone_for_good() -> None:
+    """What the operator vouches for is true: they never run again (R14)."""
+    trial = MembersTrial(FORCED, 3)
+    outcome = trial.run()
+    gone = trial.faults.acts.gone
+    assert not outcome.violations
+    assert gone
+    assert not any(trial.world.nodes[name].up or trial.world.nodes[name].disk.ballot for name in gone)
+    assert trial.newest().id.term >= FLOOR, "it was forced"
+    assert not any(trial.newest().named(name) for name in gone)
+    assert trial.liveness.leaders()
+
+
+def test_some_trials_are_forced() -> None:
+    plan = TRIALS[0][0]
+    forced = [seed for seed in range(40) if "force" in MembersTrial(plan, seed)._draw_classes()]
+    assert 2 < len(forced) < 20
 
 
 def test_a_trial_without_a_register_knows_none() -> None:

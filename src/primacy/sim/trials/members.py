@@ -10,6 +10,7 @@ operator cancels it, and that ends as well. A change that was done stays done.
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 
 from primacy.election.events import Code
 from primacy.election.model import Ballot, Goal, Membership, MembersId, Register, Seat, Strategy
@@ -19,8 +20,9 @@ from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
 from primacy.sim.checkers import RegisterChecker, TermChecker, Violation
 from primacy.sim.facts import Fact, Kind
+from primacy.sim.faults import force as fault_force
 from primacy.sim.faults import members as fault_members
-from primacy.sim.faults.classes import WITH_REGISTER, Change
+from primacy.sim.faults.classes import LAST_RESORT, MEMBERS, Change
 from primacy.sim.trials.strategy_table import Build, events_max, pace_of
 from primacy.sim.trials.trial import Outcome, Plan, Trial, _scaled
 from primacy.sim.world.node import Node
@@ -31,6 +33,10 @@ TIMES = "times-1"
 """What the hash of all files is about: with a register, the members are not in it."""
 UNHEARD, CUT_FROM_ONE = (0, 1, 2), 4
 """Ways in which a node stays broken: off, alone, or unable to send; cut from one other node only."""
+GONE_LOOKS = 6
+"""So often it looks after the calm whether those that are gone are still members, once per hold."""
+FORCED = 0.2
+"""How many trials have machines that are gone for good, and an operator who says so (R14)."""
 LOOKS = 5
 """So often the operator looks after the calm whether a change waits in vain, once per bound."""
 
@@ -102,7 +108,9 @@ class MembersTrial(Trial):
         drawn = super()._draw_classes()
         if not self.plan.draw or (self.plan.faults is not None and "members" not in self.plan.faults):
             return drawn
-        return (*drawn, *WITH_REGISTER)
+        may_force = self.plan.faults is None or LAST_RESORT[0] in self.plan.faults
+        forced = may_force and Random(f"force/{self.seed}").random() < FORCED
+        return (*drawn, *MEMBERS, *(LAST_RESORT if forced else ()))
 
     def _begin_faults(self, calm_ms: float) -> None:
         super()._begin_faults(calm_ms)
@@ -160,11 +168,15 @@ class MembersTrial(Trial):
         able = [[member.id for member in register.members if member.kind is MemberKind.VOTER] for register in registers]
         names = list(voters)
         self.chance.shuffle(names)
-        broken: list[str] = []
+        broken = [name for name in names if name in self.faults.acts.gone]
         for name in names[: self.chance.randrange(len(names) + 1)]:
             left = [sum(1 for node in half if node not in (*broken, name)) for half in halves]
             led = all(any(node not in (*broken, name) for node in names_able) for names_able in able)
-            if led and all(2 * count > len(half) for count, half in zip(left, halves, strict=True)):
+            if (
+                name not in broken
+                and led
+                and all(2 * count > len(half) for count, half in zip(left, halves, strict=True))
+            ):
                 broken.append(name)
         return tuple(sorted(name for name in voters if name not in broken))
 
@@ -174,6 +186,20 @@ class MembersTrial(Trial):
         self.liveness.begin(self.world.now, core)
         for look in range(1, LOOKS + 1):
             self.world.after(look * self.liveness.bound_ms, self._cancel_in_vain)
+        self._go_without(GONE_LOOKS)
+
+    def _break_for_good(self, name: str, core: tuple[str, ...]) -> tuple[str, ...]:
+        if name not in self.faults.acts.gone:
+            return super()._break_for_good(name, core)
+        self.broken[name], self.breaks[name] = True, (0, "")
+        return ()
+
+    def _go_without(self, looks: int) -> None:
+        """The operator goes on until those that are gone are no members; the time for a leader counts from there."""
+        if looks and fault_force.go_without(self.faults):
+            self.operator.acts += 1
+            self.liveness.begin(self.world.now, self.liveness.core)
+            self.world.after(self.unit_ms, partial(self._go_without, looks - 1))
 
     def _cancel_in_vain(self) -> None:
         """The operator sees that a change waits for a node that does not come, and gives it up."""
@@ -272,7 +298,7 @@ class MembersTrial(Trial):
         return how < CUT_FROM_ONE
 
     def _is_without_faults(self) -> bool:
-        return not set(self.outcome.classes) - set(WITH_REGISTER)
+        return not set(self.outcome.classes) - set(MEMBERS)
 
     def _nothing_is_wrong(self) -> bool:
         """Only the members change; some nodes are broken at the calm."""
