@@ -117,6 +117,8 @@ def test_P1_a_node_without_memory_is_excused_where_it_cannot_be_helped_only() ->
     missing = f"P1 {left} follows nobody while {leader} leads"
     has(trial, leader, voted)
     assert agreement(trial) == [missing], "a voter, and all others remember"
+    trial.faults.acts.gone["n9"] = True
+    assert agreement(trial) == [missing], "it does not say that it waits for one that is gone"
     has(trial, leader, observed._replace(members=tuple(m for m in observed.members if m.id != "new9")))
     assert agreement(trial) == [missing], "an observer is admitted, whoever else is blank (R8)"
     has(trial, leader, voted._replace(prior=(Member(left),)))

@@ -9,6 +9,7 @@ operator cancels it, and that ends as well. A change that was done stays done.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from random import Random
 
@@ -280,7 +281,7 @@ class MembersTrial(Trial):
 
     def _is_excused(self, name: str, leader: str) -> bool:
         """It was never set up; it is broken for good in a way that keeps it from the leader; or it is a voter without
-        memory that needs the answer of another one without memory, or of nobody but itself (R9)."""
+        memory, and cannot be helped (R9): all of a half, or it needs the answer of one without memory, or gone."""
         if not self.world.nodes[name].introduced or (name in self.broken and self._is_cut_off(name)):
             return True
         if self._is_cut_from(name, leader):
@@ -290,7 +291,13 @@ class MembersTrial(Trial):
         if not self._is_blank(name) or name not in voters:
             return False
         alone = any(half == (name,) for register in registers for half in register.halves)
-        return alone or any(self._is_blank(other) for other in voters if other != name)
+        return alone or any(self._is_blank(other) for other in voters if other != name) or self._waits_for_gone(name)
+
+    def _waits_for_gone(self, name: str) -> bool:
+        """It says that it waits for an answer of one that is gone for good: it was told of it before."""
+        node = self.world.nodes[name]
+        said = node.machine.view(node.local_ms()).waits_for if node.machine is not None else ""
+        return bool(set(re.split(r"[^\w-]+", said)) & set(self.faults.acts.gone))
 
     def _is_cut_off(self, name: str) -> bool:
         """Off, alone, or unable to send or to hear: not only cut from one other node."""
