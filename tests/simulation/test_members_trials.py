@@ -7,6 +7,7 @@ import os
 import pytest
 
 from primacy.election.model import Ballot, ListRecord, Member, MembersId, Register
+from primacy.election.raft.recovery import FLOOR
 from primacy.sim.checkers import RegisterChecker, Violation
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.model.exhaustive import SearchBounds, explore
@@ -18,7 +19,7 @@ from primacy.sim.trials.members import MembersTrial, registered, trial_of
 from primacy.sim.trials.shrink import command
 from primacy.sim.trials.trial import Plan
 from primacy.sim.world.order import tell_register
-from tests.support.mutants_members import MUTANTS, SAFETY, Mutant, recorded
+from tests.support.mutants_members import SAFETY, SEARCHED, Mutant, recorded
 from tests.support.mutants_raft import Eager
 
 SIZE = os.environ.get("PRIMACY_SIZE", "quick")
@@ -33,6 +34,7 @@ TRIALS: tuple[tuple[Plan, int], ...] = (
     (Plan("raft", 4, "lab", 1.0, register=True), 20),
     (Plan("raft", 3, "lan", 2.0, register=True), 20),
 )
+FORCED = Plan("raft", 3, "lab", 1.0, ("members", "force"), draw=False, register=True)
 QUIET = Plan("raft", 3, "lab", 1.0, ("members",), draw=False, register=True)
 
 
@@ -100,6 +102,25 @@ def test_a_seed_is_one_history_and_its_command_says_so() -> None:
     assert "--faults members" in command(QUIET, 3)
 
 
+def test_others_go_on_without_those_that_are_gone_for_good() -> None:
+    """What the operator vouches for is true: they never run again (R14)."""
+    trial = MembersTrial(FORCED, 3)
+    outcome = trial.run()
+    gone = trial.faults.acts.gone
+    assert not outcome.violations
+    assert gone
+    assert not any(trial.world.nodes[name].up or trial.world.nodes[name].disk.ballot for name in gone)
+    assert trial.newest().id.term >= FLOOR, "it was forced"
+    assert not any(trial.newest().named(name) for name in gone)
+    assert trial.liveness.leaders()
+
+
+def test_some_trials_are_forced() -> None:
+    plan = TRIALS[0][0]
+    forced = [seed for seed in range(40) if "force" in MembersTrial(plan, seed)._draw_classes()]
+    assert 2 < len(forced) < 20
+
+
 def test_a_trial_without_a_register_knows_none() -> None:
     outcome = trial_of(Plan("raft", 3, "lab", 1.0), 3).run()
     assert "registers written" not in outcome.rare
@@ -165,9 +186,8 @@ def test_no_order_of_events_without_clocks_breaks_a_promise(setting: RegisterSet
 # --- the bounded model ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("voters", [1, 3])
+@pytest.mark.parametrize("voters", [1, 2, 3])
 def test_no_order_of_events_with_changing_members_breaks_a_promise(voters: int) -> None:
-    """Two voters and a machine without memory never come to rest: the model does not know two such states as one."""
     found = explore(RegisterSetting(voters), SearchBounds(4_000 if QUICK else 12_000))
     assert not found.wrong, "\n".join(found.history_lines)
     assert found.finished >= 0
@@ -177,7 +197,7 @@ def test_no_order_of_events_with_changing_members_breaks_a_promise(voters: int) 
 
 
 @pytest.mark.later
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.key)
+@pytest.mark.parametrize("mutant", SEARCHED, ids=lambda mutant: mutant.key)
 def test_a_planted_defect_of_the_register_is_caught(mutant: Mutant) -> None:
     seeds = recorded()[mutant.key]
     assert seeds, "no seed is recorded: python -m tests.support.mutants_members"
@@ -187,4 +207,4 @@ def test_a_planted_defect_of_the_register_is_caught(mutant: Mutant) -> None:
 
 
 def test_the_recorded_seeds_are_those_of_the_table() -> None:
-    assert list(recorded()) == [mutant.key for mutant in MUTANTS]
+    assert list(recorded()) == [mutant.key for mutant in SEARCHED]

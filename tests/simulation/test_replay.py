@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from primacy.election.messages import Origin, Stale
-from primacy.sim.facts import Fact
-from primacy.sim.trials.replay import FaultPlan, Replayed, read, record
+from primacy.sim.facts import Fact, Kind
+from primacy.sim.trials.members import MembersTrial
+from primacy.sim.trials.replay import FaultPlan, Replayed, ReplayedMembers, read, record
 from primacy.sim.trials.trial import Plan, Trial
 
 pytestmark = pytest.mark.later
@@ -64,6 +65,28 @@ def test_on_the_machines_that_it_was_recorded_with_a_plan_is_the_recorded_trial(
     file = tmp_path / "plan.json"
     record(plan, seed).write(file)
     assert _facts(Replayed(read(file))) == _facts(Trial(plan, seed))
+
+
+def _unmarked(trial: Trial) -> list[Fact]:
+    """Without the marks of faults: one that ends may be told before or after what follows in the same moment."""
+    return [fact for fact in _facts(trial) if fact.kind not in (Kind.FAULT, Kind.CALM)]
+
+
+@pytest.mark.parametrize(("nodes", "seed"), [(3, 4), (5, 1), (4, 7), (1, 2), (2, 1)])
+def test_so_it_is_where_members_change(nodes: int, seed: int, tmp_path: Path) -> None:
+    plan = Plan("raft", nodes, ("lab", "lan")[seed % 2], 1.0, register=True)
+    file = tmp_path / "plan.json"
+    record(plan, seed).write(file)
+    facts = _unmarked(ReplayedMembers(read(file)))
+    assert facts == _unmarked(MembersTrial(plan, seed))
+    assert any(fact.kind is Kind.REGISTER for fact in facts)
+
+
+def test_what_is_gone_for_good_is_in_a_plan() -> None:
+    plan = Plan("raft", 3, "lab", 1.0, ("members", "force"), draw=False, register=True)
+    written = record(plan, 3)
+    assert {"destroy", "force_members"} <= {act[1] for act in written.acts}
+    assert _unmarked(ReplayedMembers(written)) == _unmarked(MembersTrial(plan, 3))
 
 
 def test_a_replay_draws_nothing_about_faults() -> None:

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from primacy.election.events import Code
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
@@ -146,6 +147,17 @@ class Mutant:
 
     def caught(self, outcome: Outcome) -> bool:
         return any(violation.rule in self.caught_by for violation in outcome.violations)
+
+    def is_caught(self, seed: int) -> bool:
+        return self.caught(self.run(seed))
+
+
+class Hunted(Protocol):
+    """What seeds are looked for that catch it."""
+
+    def is_caught(self, seed: int) -> bool:
+        """Whether this seed does."""
+        ...
 
 
 def raft(cls):
@@ -320,17 +332,17 @@ RECORDED = 2
 """Catching seeds that are kept per mutant: the quick run needs one, the second shows that it is no accident."""
 
 
-def recorded() -> dict[str, list[int]]:
+def recorded(path: Path = SEEDS_FILE) -> dict[str, list[int]]:
     """Seeds that catch each mutant, from the last `python -m tests.support.mutants`."""
-    return json.loads(SEEDS_FILE.read_text())
+    return json.loads(path.read_text())
 
 
-def caught_seeds(mutant: Mutant, seeds: range, wanted: int) -> list[int]:
+def caught_seeds(mutant: Hunted, seeds: range, wanted: int) -> list[int]:
     """The first seeds of the range that catch it."""
     found: list[int] = []
     for seed in seeds:
         with suppress(AssertionError):  # a machine found out by itself, before any checker could see it
-            if mutant.caught(mutant.run(seed)):
+            if mutant.is_caught(seed):
                 found.append(seed)
         if len(found) >= wanted:
             break
@@ -349,8 +361,12 @@ def record() -> None:
         for key, seeds in pool.map(_record_one, range(len(MUTANTS))):
             print(f"{key:50} {seeds}", flush=True)
             found[key] = seeds
+    write_seeds(SEEDS_FILE, found)
+
+
+def write_seeds(path: Path, found: dict[str, list[int]]) -> None:
     lines = [f"  {json.dumps(key)}: {json.dumps(seeds)}" for key, seeds in found.items()]
-    SEEDS_FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,19 @@
 """Planted defects of the register of members (rules R): each takes one rule out of the machine.
 
-Each says where it is looked for: in trials with their checkers, or in walks without clocks, which find what random
-trials let pass. Those that only a schedule by hand finds stand with the schedules, in `tests/rules/`.
+Each says who catches it: trials with their checkers, walks without clocks, which find what random trials let pass, or a
+schedule (`members_schedules.py`), which passes with the rule and comes to something wrong without it.
 `python -m tests.support.mutants_members` searches catching seeds and writes them down.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from primacy.election.effects import Persist
+from primacy.election.model import MembersId
 from primacy.election.raft.admit import Admitting
 from primacy.election.raft.change import Changing
 from primacy.election.raft.follow import Following
@@ -29,8 +28,11 @@ from primacy.sim.model.settings import RegisterSetting
 from primacy.sim.model.walks import Walk
 from primacy.sim.trials.members import MembersTrial, registered
 from primacy.sim.trials.trial import Plan
+from tests.support import mutants
+from tests.support.members_schedules import SCHEDULES
+from tests.support.mutants import caught_seeds, write_seeds
 
-SAFETY = ("I1", "I2", "I3", "I4", "I5", "I7", "I9")
+SAFETY = (*mutants.SAFETY, "I9")
 
 
 # --- R1 ---------------------------------------------------------------------------------------------------------------
@@ -58,6 +60,9 @@ class LeaderTakes(RaftStrategy):
     class telling_class(Telling):
         def may_take(self):
             return True
+
+        def see_newer(self, now_ms, origin):
+            return []
 
 
 class CandidacyStays(RaftStrategy):
@@ -209,6 +214,14 @@ class AnyAdmission(RaftStrategy):
             return True
 
 
+class AdmitsAnybody(RaftStrategy):
+    """R8: a leader admits every node that asks."""
+
+    class admitting_class(Admitting):
+        def may_admit(self, register, node):
+            return True
+
+
 class AdmitsVoters(RaftStrategy):
     """R8: a voter without memory is admitted like a newcomer."""
 
@@ -229,15 +242,29 @@ def recalled(kind):
     return state_class
 
 
-class MajorityRecall(Recall):
+class AnyRecall(Recall):
+    def is_enough(self, missing):
+        return len(missing) < len(self._needed(None))
+
     def remembered(self, wall_ms):
         missing = self.missing(None)
-        if not missing or 2 * (1 + len(missing)) > 1 + len(self._needed(None)):
+        if not missing or not self.is_enough(missing):
             return super().remembered(wall_ms)
         without, self.without = self.without, (*self.without, *missing)
         ballot = super().remembered(wall_ms)
         self.without = without
         return ballot if ballot is None else ballot._replace(term=ballot.term - FLOOR)
+
+
+class OneAnswers(RaftStrategy):
+    """R9: one answer is enough."""
+
+    state_class = recalled(AnyRecall)
+
+
+class MajorityRecall(AnyRecall):
+    def is_enough(self, missing):
+        return 2 * (1 + len(missing)) <= 1 + len(self._needed(None))
 
 
 class MajorityAnswers(RaftStrategy):
@@ -246,16 +273,15 @@ class MajorityAnswers(RaftStrategy):
     state_class = recalled(MajorityRecall)
 
 
-class NewestRecall(Recall):
+class FileRecall(Recall):
     def counted_registers(self):
-        newest = self.newest()
-        return [] if newest is None else [newest]
+        return [self.first()]
 
 
 class WithoutClosure(RaftStrategy):
-    """R9: only the voters of the newest register are asked."""
+    """R9: only the voters of its file are asked, not those of the registers that they tell of."""
 
-    state_class = recalled(NewestRecall)
+    state_class = recalled(FileRecall)
 
 
 class AloneRecall(Recall):
@@ -281,7 +307,42 @@ class VoteLeft(RaftStrategy):
     state_class = recalled(OpenRecall)
 
 
-# --- where they are looked for ----------------------------------------------------------------------------------------
+# --- R13, R14 ---------------------------------------------------------------------------------------------------------
+
+
+class LockSuffices(RaftStrategy):
+    """R13: one voter with a free run lock starts at once, whatever its members were."""
+
+    class state_class(RaftState):
+        def has_changed_members(self):
+            return False
+
+
+class ForcesAtOnce(RaftStrategy):
+    """R14: who was told to go on without others votes at once."""
+
+    class changing_class(Changing):
+        def _force(self, now_ms, given):
+            effects = super()._force(now_ms, given)
+            self.state.promise.newest_at_ms, self.state.campaign_at_ms = None, now_ms
+            return effects
+
+
+class ForcesInItsTerm(RaftStrategy):
+    """R14: the term of a forced register is the present one."""
+
+    class changing_class(Changing):
+        def _force(self, now_ms, given):
+            term = self.state.term
+            effects = super()._force(now_ms, given)
+            ballot = self.state.ballot
+            forced = ballot.register._replace(id=MembersId(term, ballot.register.id.version))
+            self.state.ballot = ballot._replace(term=term, register=forced)
+            self.state.refresh_members()
+            return effects
+
+
+# --- who catches them -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -289,13 +350,16 @@ class Mutant:
     """One planted defect."""
 
     rule: str
+    asks: str
+    """What of the rule is taken out: one of its parts that carries safety, or R7's liveness."""
     machine: type[RaftStrategy]
-    where: str
-    """`trials` or `walks`."""
     plan: Plan | None = None
+    """The trials that catch it."""
     walks: tuple[int, int] = (0, 0)
-    """Nodes, and voters at the beginning."""
+    """Nodes, and voters at the beginning, of the walks that catch it."""
     begin: str = "fresh"
+    schedule: str = ""
+    """The schedule that catches it."""
     caught_by: tuple[str, ...] = SAFETY
 
     @property
@@ -306,88 +370,77 @@ class Mutant:
     def key(self) -> str:
         return f"{self.rule}: {self.name}"
 
+    @property
+    def is_searched(self) -> bool:
+        return self.plan is not None or self.walks != (0, 0)
+
     def is_caught(self, seed: int) -> bool:
-        with suppress(AssertionError):  # a machine found out by itself, before any checker could see it
-            if self.where == "walks":
-                nodes, voters = self.walks
-                setting = RegisterSetting(voters, nodes=nodes, clocks="none", machine=self.machine, pre_vote=False)
-                return Walk(setting, seed, begin=self.begin).go().wrong[:2] in self.caught_by
-            assert self.plan is not None
+        if self.plan is not None:
             violations = MembersTrial(self.plan, seed, registered(self.machine)).run().violations
             return any(violation.rule in self.caught_by for violation in violations)
-        return False
+        nodes, voters = self.walks
+        setting = RegisterSetting(voters, nodes=nodes, clocks="none", machine=self.machine, pre_vote=False)
+        return Walk(setting, seed, begin=self.begin).go().wrong[:2] in self.caught_by
+
+    def goes_wrong(self) -> str:
+        """What its schedule comes to."""
+        return SCHEDULES[self.schedule](self.machine)
 
 
-def trials(
-    rule: str, machine: type[RaftStrategy], *classes: str, nodes: int = 3, caught_by: tuple[str, ...] = SAFETY
-) -> Mutant:
-    plan = Plan("raft", nodes, "lab", 1.0, (*classes, "members"), draw=False, register=True)
-    return Mutant(rule, machine, "trials", plan, caught_by=caught_by)
-
-
-def walks(rule: str, machine: type[RaftStrategy], nodes: int = 4, voters: int = 4, *, begin: str = "fresh") -> Mutant:
-    return Mutant(rule, machine, "walks", walks=(nodes, voters), begin=begin)
+def only(*classes: str) -> Plan:
+    """Trials with these faults, and other members asked for."""
+    return Plan("raft", 3, "lab", 1.0, (*classes, "members"), draw=False, register=True)
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    trials("R1", NamedEarly, "lossy"),
-    walks("R1", OlderWins),
-    walks("R1", CandidacyStays, 5, 5, begin="split"),
-    walks("R2", NewHalfOnly),
-    walks("R2", OldHalfOnly, 4, 3),
-    walks("R2", EitherHalf),
-    walks("R3", OlderGetsVotes, 4, 3),
-    walks("R5", Unproved, 4, 3),
-    walks("R6", WithoutJoint),
-    trials("R7", NotAsked, caught_by=("P1", "P5", "P6")),
-    walks("R9", VoteLeft, 3, 3),
+    Mutant("R1", "durable before a message names it", NamedEarly, only("lossy")),
+    Mutant("R1", "an older one never wins", OlderWins, walks=(4, 4)),
+    Mutant("R1", "a leader takes none but its own", LeaderTakes, schedule="S8"),
+    Mutant("R1", "who takes one gives up its candidacy", CandidacyStays, walks=(5, 5), begin="split", schedule="S0"),
+    Mutant("R2", "a majority of the voters", OldHalfOnly, walks=(4, 3)),
+    Mutant("R2", "observers never count", ObserversCount, schedule="S9"),
+    Mutant("R2", "of those before as well", NewHalfOnly, walks=(4, 4)),
+    Mutant("R2", "of both halves", EitherHalf, walks=(4, 4)),
+    Mutant("R3", "no vote for an older register", OlderGetsVotes, walks=(4, 3)),
+    Mutant("R4", "the winner's term", KeepsItsTerm, schedule="S14"),
+    Mutant("R5", "acked, in its term, before the next", Unproved, walks=(4, 3)),
+    Mutant("R5", "by a heartbeat that carried it", ProvedEarlier, schedule="S10"),
+    Mutant("R5", "to have stored it is no proof", StoredIsProved, schedule="S11"),
+    Mutant("R5", "only the writer takes back unproved", AnybodyTakesBack, schedule="S3"),
+    Mutant("R6", "voters change in two steps", WithoutJoint, walks=(4, 4), schedule="S1"),
+    Mutant("R7", "new voters are there first", NotAsked, only(), caught_by=("P1", "P5", "P6")),
+    Mutant("R8", "admitted as observer", AdmitsAnybody, schedule="S6"),
+    Mutant("R8", "never as voter", AdmitsVoters, schedule="S6"),
+    Mutant("R8", "proved after the question", AdmitsAtOnce, schedule="S4"),
+    Mutant("R8", "the nonce is echoed", AnyAdmission, schedule="S5"),
+    Mutant("R9", "a voter without memory asks", OneAnswers, walks=(3, 3), schedule="S12"),
+    Mutant("R9", "every voter of every register told of", WithoutClosure, schedule="S13"),
+    Mutant("R9", "all have answered", MajorityAnswers, schedule="S12"),
+    Mutant("R9", "the term is closed", VoteLeft, walks=(3, 3)),
+    Mutant("R9", "not the only voter of a half", AlonePasses, schedule="S2"),
+    Mutant("R13", "the lock suffices for the first register only", LockSuffices, schedule="S7"),
+    Mutant("R14", "silent as after a start", ForcesAtOnce, schedule="S15"),
+    Mutant("R14", "a term that nobody can have voted in", ForcesInItsTerm, schedule="S16"),
 )
-SELDOM: tuple[Mutant, ...] = (
-    walks("R1", LeaderTakes),
-    walks("R2", ObserversCount, 4, 3),
-    trials("R4", KeepsItsTerm, "crash-node", "partition", "link", caught_by=("P1", "P6")),
-    walks("R5", ProvedEarlier, 4, 3),
-    walks("R5", StoredIsProved),
-    walks("R5", AnybodyTakesBack),
-    walks("R8", AdmitsAtOnce, 4, 3),
-    walks("R8", AnyAdmission, 4, 3),
-    walks("R8", AdmitsVoters),
-    walks("R9", MajorityAnswers),
-    walks("R9", WithoutClosure, 4, 3),
-    walks("R9", AlonePasses, 3, 2),
-)
-"""Of these, 800 walks, or 200 trials, found none. The tests of their rules see them, and schedules by hand show what
-they lead to: `tests/rules/test_rules_members*.py`. `make proof PART=members` hunts them for longer, and says what it
-found."""
+SEARCHED = tuple(mutant for mutant in MUTANTS if mutant.is_searched)
+SCHEDULED = tuple(mutant for mutant in MUTANTS if mutant.schedule)
 SEEDS_FILE = Path(__file__).with_name("mutant_members_seeds.json")
 RECORDED = 2
 
 
 def recorded() -> dict[str, list[int]]:
-    """Seeds that catch each mutant, from the last `python -m tests.support.mutants_members`."""
-    return json.loads(SEEDS_FILE.read_text())
-
-
-def caught_seeds(mutant: Mutant, seeds: range, wanted: int) -> list[int]:
-    """The first seeds of the range that catch it."""
-    found: list[int] = []
-    for seed in seeds:
-        if mutant.is_caught(seed):
-            found.append(seed)
-        if len(found) >= wanted:
-            break
-    return found
+    """Seeds that catch each mutant that is searched for, from the last `python -m tests.support.mutants_members`."""
+    return mutants.recorded(SEEDS_FILE)
 
 
 def record(chosen: Callable[[Mutant], bool], most: int) -> None:
     """Searches catching seeds and writes them down; the others stay as they are."""
     found = recorded() if SEEDS_FILE.exists() else {}
-    for mutant in MUTANTS:
+    for mutant in SEARCHED:
         if chosen(mutant):
             found[mutant.key] = caught_seeds(mutant, range(most), RECORDED)
             print(f"{mutant.key:30} {found[mutant.key]}", flush=True)
-    rows = [f"  {json.dumps(m.key)}: {json.dumps(found.get(m.key, []))}" for m in MUTANTS]
-    SEEDS_FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    write_seeds(SEEDS_FILE, {mutant.key: found.get(mutant.key, []) for mutant in SEARCHED})
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ class TermChecker:
     def __init__(self, report: Report, *, counts_by_register: bool = False) -> None:
         self.report = report
         self.counts_by_register = counts_by_register
-        """A vote from before its voter's memory was lost may be of a register that can elect no more: what counts
-        then is that no two are elected (I2)."""
+        """A vote from before its voter's memory was lost may be of a register that can elect no more, unless its
+        candidate was elected (R8, R9)."""
         self.leaders: dict[int, str] = {}
         self.votes: dict[tuple[str, int], str] = {}
         self.elections = 0
@@ -90,7 +90,7 @@ class TermChecker:
         elif fact.kind is Kind.FAULT and fact.text == MEMORY_LOST:
             self._forgets(fact.node)
         elif fact.kind is Kind.EVENT and fact.text == Code.ADMITTED:  # it had given its ballot up (R8, R10)
-            self.votes = {key: candidate for key, candidate in self.votes.items() if key[0] != fact.node}
+            self._strike(fact.node)
         elif fact.kind is Kind.EVENT and fact.text == Code.ELECTED:
             self.elections += 1
             if fact.extra:
@@ -116,13 +116,22 @@ class TermChecker:
         if self._up.get(node, 0) > 0:
             return
         if self.counts_by_register:
-            self.votes = {key: candidate for key, candidate in self.votes.items() if key[0] != node}
+            self._strike(node)
             return
         own = [number for (voter, number), candidate in self.votes.items() if voter == node == candidate]
         helped = {number for (voter, number), candidate in self.votes.items() if voter != node == candidate}
         for number in own:
             if number not in helped and self.leaders.get(number) != node:
                 del self.votes[node, number]
+
+    def _strike(self, node: str) -> None:
+        """Where there is a register: every vote but those for who was elected with them. Of that quorum somebody else
+        remembers the term, and whoever gives the node a memory again has heard of it (R8, R9)."""
+        self.votes = {
+            (voter, number): candidate
+            for (voter, number), candidate in self.votes.items()
+            if voter != node or self.leaders.get(number) == candidate
+        }
 
 
 class RegisterChecker:
@@ -157,6 +166,8 @@ class LivenessChecker:
         self.work_after_ms: float | None = None
         self.changes_after = 0
         self.candidacies_after = 0
+        self._successor = self._candidate = ""
+        """Who is to lead next, and may still ask for votes, because a leader hands over."""
         self._roles: dict[str, str] = {}
         self._working: dict[str, int] = {}
 
@@ -168,12 +179,17 @@ class LivenessChecker:
         if any(node in core for node in self._working):
             self.work_after_ms = 0.0
 
+    def hands_over(self, successor: str) -> None:
+        """The leader has to give its place to this one, in order: one candidacy and one change are no fault."""
+        self._successor = self._candidate = successor
+
     def __call__(self, fact: Fact) -> None:
         if fact.kind is Kind.ROLE:
             self._role(fact)
         elif fact.kind is Kind.EVENT:
             if fact.text == Code.CAMPAIGNS and self._is_settled(fact.at_ms):
-                self.candidacies_after += 1
+                self.candidacies_after += fact.node != self._candidate
+                self._candidate = ""
         elif fact.kind is Kind.DOWN:
             self._roles.pop(fact.node, None)
         elif fact.kind is Kind.WORK_STARTED:
@@ -189,8 +205,9 @@ class LivenessChecker:
             return
         if self.leader_after_ms is None:
             self.leader_after_ms = fact.at_ms - self.calm_ms
-        elif self._is_settled(fact.at_ms):
+        elif self._is_settled(fact.at_ms) and fact.node != self._successor:
             self.changes_after += 1
+        self._successor = self._candidate = ""
 
     def _is_settled(self, at_ms: float) -> bool:
         return self.calm_ms is not None and at_ms > self.calm_ms + 3 * self.bound_ms

@@ -12,7 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from primacy.election.inputs import CancelChange, ChangeMembers, Health, Init, Input, Pause, Resume, StepDown
+from primacy.election.inputs import (
+    CancelChange,
+    ChangeMembers,
+    ForceMembers,
+    Health,
+    Init,
+    Input,
+    Pause,
+    Resume,
+    StepDown,
+)
 from primacy.election.model import Kind as MemberKind
 from primacy.election.model import Member, Membership
 from primacy.sim.facts import Kind
@@ -38,6 +48,10 @@ class Acts:
         """Called with the list that holds in the end, and with all names, once a change of the list is begun."""
         self.introduced: Callable[[str], None] = lambda _: None
         """Called with the name of a machine that was set up just now."""
+        self.destroyed: Callable[[str], None] = lambda _: None
+        """Called with the name of a machine that is gone for good."""
+        self.gone: dict[str, bool] = {}
+        """Machines that never run again."""
         self._write: Callable[[Written], None] | None = None
         self._stops: dict[int, Callable[[], None]] = {}
         self._doubles: dict[int, Node] = {}
@@ -131,6 +145,20 @@ class Acts:
         self._done("end_double", number)
         self.world.crash(self._doubles.pop(number), power=True)
 
+    def is_doubled(self, name: str) -> bool:
+        """A second machine speaks with this id."""
+        return any(double.name == name for double in self._doubles.values())
+
+    def destroy(self, name: str) -> None:
+        """The machine and its disk are gone for good."""
+        self._done("destroy", name)
+        node = self.world.nodes[name]
+        self.gone[name] = True
+        self.world.crash(node, power=True)
+        node.disk.lose()
+        node.introduced = False
+        self.destroyed(name)
+
     # --- network ------------------------------------------------------------------------------------------------------
 
     def cut(self, pairs: Sequence[tuple[str, str]]) -> None:
@@ -193,13 +221,13 @@ class Acts:
         self._done("give_list", name, which)
         node = self.world.nodes[name]
         node.membership, node.timing = self.lists[which]
-        node.introduced = True
+        node.introduced = name not in self.gone
 
     def introduce(self, name: str) -> None:
         """A machine is set up, blank, with the file that the others have; it is started."""
         self._done("introduce", name)
         node = self.world.nodes[name]
-        if not node.introduced:
+        if not node.introduced and name not in self.gone:
             node.introduced = True
             self.introduced(name)
             self.world.start(node)
@@ -215,6 +243,11 @@ class Acts:
         """An operator asks this node to give up the change that is on its way."""
         self._done("cancel_change", name, by)
         self.world.give(self.world.nodes[name], CancelChange(by))
+
+    def force_members(self, name: str, without: Sequence[str]) -> None:
+        """An operator says on this node that these members are gone for good."""
+        self._done("force_members", name, list(without))
+        self.world.give(self.world.nodes[name], ForceMembers(tuple(without)))
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from primacy.election.model import Membership
 from primacy.settings.timing import Timing
 from primacy.sim.faults import aimed as fault_aimed
+from primacy.sim.faults import force as fault_force
 from primacy.sim.faults import machine as fault_machine
 from primacy.sim.faults import members as fault_members
 from primacy.sim.faults import network as fault_network
@@ -49,6 +50,7 @@ class Faults:
         self.acts = Acts(world)
         self.acts.listed = self._listed
         self.acts.introduced = self._introduced
+        self.acts.destroyed = self._destroyed
         self.chance = chance
         self.names = names
         self.unit_ms = unit_ms
@@ -171,6 +173,10 @@ class Faults:
             node = self.world.nodes[name]
             node.membership, node.timing = self.final
 
+    def _destroyed(self, name: str) -> None:
+        self.names = tuple(other for other in self.names if other != name)
+        self.memory_left = 0  # who is left must remember, or nobody does
+
     # --- choosing -----------------------------------------------------------------------------------------------------
 
     def some_node(self) -> Node:
@@ -210,6 +216,7 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "relist": fault_people.relist,
     "operator": fault_people.operator,
     "members": fault_members.members,
+    "force": fault_force.force,
     "store-away": fault_store.store_away,
     "store-hangs": fault_store.store_hangs,
     "store-slow": fault_store.store_slow,
@@ -228,8 +235,9 @@ RENAMED = {"twin": "duplicate"}
 OUTSIDE = ("store-outside",)
 """Beyond the promise: no trial draws them; they come where they are asked for, and a violation is to be expected."""
 
-WITH_REGISTER = ("members",)
-"""Only for nodes that keep a register of members: drawn in all trials of those, and in no others."""
+MEMBERS, LAST_RESORT = ("members",), ("force",)
+WITH_REGISTER = (*MEMBERS, *LAST_RESORT)
+"""Only for nodes that keep a register of members: the first in all trials of those, the second in some."""
 
 _PROCESS = ("aimed", "crash-agent", "crash-node", "crash-between", "storm", "stall", "freeze", "clock", "operator")
 _NETWORK = ("partition", "link", "one-way", "chain", "bridge", "swizzle", "flap", "lossy", "lag", "hold-back")

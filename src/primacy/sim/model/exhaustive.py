@@ -22,6 +22,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from primacy.election.messages import VoteRequest
 from primacy.sim.model.history import history_lines
 from primacy.sim.model.settings import CLOCKS, NAMES, LeaseSetting, RaftSetting, RegisterSetting
 from primacy.sim.model.states import BoundedModel, Event, Next, State
@@ -133,7 +134,10 @@ class Search:
 
 
 def led(model: BoundedModel, leader: int = 0) -> list[Next]:
-    """A beginning after which this node leads and its work runs. The others slept until it stood."""
+    """A beginning after which this node leads and its work runs. The others slept until it asked for votes.
+
+    What else it says is no reason to wake them: with a register it asks and answers others from its start on (R12).
+    """
     world, numbers = model.world, model.numbers
     path = [Next(("first",), model.first)]
 
@@ -149,7 +153,8 @@ def led(model: BoundedModel, leader: int = 0) -> list[Next]:
         state = path[-1].state
         works = numbers.nodes[state.nodes[leader]].works
         said = [thing for thing in map(numbers.items.__getitem__, state.under_way) if isinstance(thing, Packet)]
-        if any(thing.message.origin.node == model.names[leader] for thing in said) or any(work.ran for work in works):
+        asks = [thing for thing in said if isinstance(thing.message, VoteRequest)]
+        if any(thing.message.origin.node == model.names[leader] for thing in asks) or any(work.ran for work in works):
             all_asleep(False)
         if any(work.ran for work in works) and not path[-1].state.under_way:
             return path

@@ -347,7 +347,7 @@ class BoundedModel:
                         found.append(f"I3: {self.names[i]} voted for {both} in term {term}")
                     ledger = ledger._replace(votes=tuple(sorted({*ledger.votes, (term, i, candidate)})))
                 case ("forgot", i):  # what it voted may be of a register that elects nobody any more (R8, R9)
-                    ledger = ledger._replace(votes=tuple(vote for vote in ledger.votes if vote[1] != i))
+                    ledger = ledger._replace(votes=tuple(v for v in ledger.votes if v[1] != i or _elected(ledger, v)))
                 case ("bad", sentence):
                     found.append(f"I7: {sentence}")
         return self._ledger_number(ledger), "; ".join(found)
@@ -371,6 +371,12 @@ class BoundedModel:
             return True
         ballots = [self.numbers.nodes[number].ballot for number in state.nodes]
         return not self.stored and any(ballot is not None and ballot.term > self.terms for ballot in ballots)
+
+
+def _elected(ledger: Ledger, vote: tuple[int, int, int]) -> bool:
+    """Its candidate has won: of that quorum somebody remembers the term."""
+    term, _, candidate = vote
+    return (term, candidate) in ledger.leaders
 
 
 def crashes(whole: Move) -> Iterator[tuple[int, bool]]:

@@ -94,6 +94,8 @@ class Walk:
         self._changed = True
         """Somebody took a register, or lost its memory, since it was last asked who could be elected."""
         self._leaders: dict[int, str] = {}
+        self._won: dict[int, str] = {}
+        """Who has won each term."""
         self._terms: dict[int, str] = {}
         """The last terms that were won, and by whom."""
         self._votes: dict[tuple[str, int], str] = {}
@@ -218,13 +220,13 @@ class Walk:
         self.machines[index] = None
 
     def forget(self, index: int) -> None:
-        """Its memory is lost; votes from before may be of a register that elects no more (R8, R9)."""
+        """Its memory is lost."""
         self.crash(index)
         self._say(index, "loses its memory")
         self.ballots[index] = None
         self._changed = True
         self.seen["memories lost"] += 1
-        self._votes = {key: voted for key, voted in self._votes.items() if key[0] != self.names[index]}
+        self._strike_votes(self.names[index])
 
     def wake(self, index: int) -> None:
         self.give(index, DeadlinePassed(), "wakes")
@@ -281,7 +283,7 @@ class Walk:
     def _saved(self, index: int, ballot: Ballot) -> None:
         before, self.ballots[index] = self.ballots[index], ballot
         if ballot.void:  # given up (R10): as if it had lost its memory
-            self._votes = {key: voted for key, voted in self._votes.items() if key[0] != self.names[index]}
+            self._strike_votes(self.names[index])
         register = ballot.register
         if register is None or (before is not None and before.register is register):
             return
@@ -291,6 +293,14 @@ class Walk:
         known = self._registers.setdefault(register.id, register)
         if known != register:
             self._found(f"I9: two memberships have the id {register.id}")
+
+    def _strike_votes(self, node: str) -> None:
+        """They may be of a register that elects no more, but for those that elected somebody (R8, R9)."""
+        self._votes = {
+            (voter, term): voted
+            for (voter, term), voted in self._votes.items()
+            if voter != node or self._won.get(term) == voted
+        }
 
     def _check_order(self, index: int, to: str, message: Message) -> None:
         ballot, node = self.ballots[index], self.names[index]
@@ -317,7 +327,7 @@ class Walk:
             self.lines.append(f"      {self.names[index]}: {event.code} {event.subject} {event.detail}".rstrip())
         if event.code is Code.ELECTED:
             other = self._leaders.setdefault(event.value, self.names[index])
-            self._terms[event.term] = self.names[index]
+            self._won[event.term] = self._terms[event.term] = self.names[index]
             if len(self._terms) > TERMS_MAX:
                 del self._terms[min(self._terms)]
             if other != self.names[index]:

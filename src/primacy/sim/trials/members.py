@@ -4,22 +4,26 @@ What differs from other trials: machines stand by that may be added, the files o
 must lead after the calm follows from what the disks have. Everything else goes wrong as ever, at the same time.
 
 After the calm (P6): what is on its way ends, or it waits for a node that stays broken or was never set up. Then the
-operator cancels it, and that ends as well.
+operator cancels it, and that ends as well. A change that was done stays done.
 """
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from random import Random
 
 from primacy.election.events import Code
-from primacy.election.model import Ballot, Member, Membership, MembersId, Register, Seat, Strategy
+from primacy.election.model import Ballot, Goal, Membership, MembersId, Register, Seat, Strategy
 from primacy.election.model import Kind as MemberKind
+from primacy.election.raft.register import new_voters
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
 from primacy.sim.checkers import RegisterChecker, TermChecker, Violation
 from primacy.sim.facts import Fact, Kind
+from primacy.sim.faults import force as fault_force
 from primacy.sim.faults import members as fault_members
-from primacy.sim.faults.classes import WITH_REGISTER, Change
+from primacy.sim.faults.classes import LAST_RESORT, MEMBERS, Change
 from primacy.sim.trials.strategy_table import Build, events_max, pace_of
 from primacy.sim.trials.trial import Outcome, Plan, Trial, _scaled
 from primacy.sim.world.node import Node
@@ -28,6 +32,12 @@ SPARES = 3
 """Machines that stand by."""
 TIMES = "times-1"
 """What the hash of all files is about: with a register, the members are not in it."""
+UNHEARD, CUT_FROM_ONE = (0, 1, 2), 4
+"""Ways in which a node stays broken: off, alone, or unable to send; cut from one other node only."""
+GONE_LOOKS = 6
+"""So often it looks after the calm whether those that are gone are still members, once per hold."""
+FORCED = 0.2
+"""How many trials have machines that are gone for good, and an operator who says so (R14)."""
 LOOKS = 5
 """So often the operator looks after the calm whether a change waits in vain, once per bound."""
 
@@ -57,6 +67,8 @@ class MembersTrial(Trial):
         terms = TermChecker(self._violated, counts_by_register=True)
         self.world.listeners[self.world.listeners.index(self.terms)] = terms
         self.terms = terms
+        self.done: dict[int, MembersId] = {}
+        """Of each token base: the newest register of which a leader said that its change is done."""
         self.world.listeners += [self.registers, self._watch_work]
         most = len(self.names) + SPARES
         self.world.events_max = events_max(self.timing, most, plan.minutes)
@@ -97,7 +109,9 @@ class MembersTrial(Trial):
         drawn = super()._draw_classes()
         if not self.plan.draw or (self.plan.faults is not None and "members" not in self.plan.faults):
             return drawn
-        return (*drawn, *WITH_REGISTER)
+        may_force = self.plan.faults is None or LAST_RESORT[0] in self.plan.faults
+        forced = may_force and Random(f"force/{self.seed}").random() < FORCED
+        return (*drawn, *MEMBERS, *(LAST_RESORT if forced else ()))
 
     def _begin_faults(self, calm_ms: float) -> None:
         super()._begin_faults(calm_ms)
@@ -109,20 +123,33 @@ class MembersTrial(Trial):
     def registers_now(self) -> list[Register]:
         """What stands on the disks of those who belong together, the newest last.
 
-        Where an operator had to begin anew, for all voters had lost their memory, the later cluster counts.
+        Where an operator had to begin anew, for all voters had lost their memory, the later cluster counts. After the
+        calm, what nobody can be told of does not: it is on the disk of a node only that is heard no more.
         """
-        found = {name: node.disk.ballot for name, node in self.world.nodes.items()}
-        base = max((ballot.base for ballot in found.values() if ballot is not None and not ballot.void), default=0)
+        base = self._base()
         registers = {
             name: ballot.register
-            for name, ballot in found.items()
-            if ballot is not None and ballot.base == base and ballot.register is not None
+            for name, ballot in self._ballots().items()
+            if ballot.base == base and ballot.register is not None
         }
         if not registers:
             return []
         newest = max(registers.values(), key=lambda register: register.id)
         near = {registers[name] for name in newest.everybody if name in registers} | {newest}
         return sorted(near, key=lambda register: register.id)
+
+    def _ballots(self) -> dict[str, Ballot]:
+        """Those on the disks of nodes that are heard."""
+        found = {name: node.disk.ballot for name, node in self.world.nodes.items() if not self._is_unheard(name)}
+        return {name: ballot for name, ballot in found.items() if ballot is not None}
+
+    def _base(self) -> int:
+        return max((ballot.base for ballot in self._ballots().values() if not ballot.void), default=0)
+
+    def _is_unheard(self, name: str) -> bool:
+        """It stays off, or what it sends reaches nobody."""
+        how, _ = self.breaks.get(name, (CUT_FROM_ONE, ""))
+        return how in UNHEARD
 
     def newest(self) -> Register:
         """The newest that is on any disk; before the first start, what the files say."""
@@ -142,11 +169,15 @@ class MembersTrial(Trial):
         able = [[member.id for member in register.members if member.kind is MemberKind.VOTER] for register in registers]
         names = list(voters)
         self.chance.shuffle(names)
-        broken: list[str] = []
+        broken = [name for name in names if name in self.faults.acts.gone]
         for name in names[: self.chance.randrange(len(names) + 1)]:
             left = [sum(1 for node in half if node not in (*broken, name)) for half in halves]
             led = all(any(node not in (*broken, name) for node in names_able) for names_able in able)
-            if led and all(2 * count > len(half) for count, half in zip(left, halves, strict=True)):
+            if (
+                name not in broken
+                and led
+                and all(2 * count > len(half) for count, half in zip(left, halves, strict=True))
+            ):
                 broken.append(name)
         return tuple(sorted(name for name in voters if name not in broken))
 
@@ -156,21 +187,51 @@ class MembersTrial(Trial):
         self.liveness.begin(self.world.now, core)
         for look in range(1, LOOKS + 1):
             self.world.after(look * self.liveness.bound_ms, self._cancel_in_vain)
+        self._go_without(GONE_LOOKS)
+
+    def _break_for_good(self, name: str, core: tuple[str, ...]) -> tuple[str, ...]:
+        if name not in self.faults.acts.gone:
+            return super()._break_for_good(name, core)
+        self.broken[name], self.breaks[name] = True, (0, "")
+        return ()
+
+    def _go_without(self, looks: int) -> None:
+        """The operator goes on until those that are gone are no members; the time for a leader counts from there."""
+        if looks and fault_force.go_without(self.faults):
+            self.operator.acts += 1
+            self.liveness.begin(self.world.now, self.liveness.core)
+            self.world.after(self.unit_ms, partial(self._go_without, looks - 1))
 
     def _cancel_in_vain(self) -> None:
         """The operator sees that a change waits for a node that does not come, and gives it up."""
-        goal = self.newest().goal
-        if goal is None or not any(self._is_away(member) for member in goal.members):
-            return
+        newest = self.newest()
         for name in fault_members.leaders(self.faults):
-            self.faults.acts.cancel_change(name, "first")
-            self._saw("change that waited in vain was cancelled")
+            if newest.goal is not None and self._waits_in_vain(newest, newest.goal, name):
+                self.faults.acts.cancel_change(name, "first")
+                self._saw("change that waited in vain was cancelled")
 
-    def _is_away(self, member: Member) -> bool:
-        ballot = self.world.nodes[member.id].disk.ballot
-        is_blank = ballot is None or ballot.void
-        is_cut = member.id in self.broken or member.id in self.apart
-        return is_cut or is_blank or not self.world.nodes[member.id].up
+    def _waits_in_vain(self, register: Register, goal: Goal, leader: str) -> bool:
+        """A new voter is away, or half of those that are to vote, or everybody to whom the leader could hand over."""
+        target = [member for member in goal.members if member.kind is not MemberKind.OBSERVER]
+        there = [member.id for member in target if not self._is_away(member.id, leader)]
+        if any(name not in there for name in new_voters(register, goal)) or 2 * len(there) <= len(target):
+            return True
+        able = [member.id for member in target if member.kind is MemberKind.VOTER]
+        present = [member.id for member in register.members if member.kind is MemberKind.VOTER]
+        return leader not in able and not any(name in there and name in present for name in able)
+
+    def _is_away(self, name: str, leader: str) -> bool:
+        """For good, as far as this leader is concerned; or it has no memory to ack with."""
+        node = self.world.nodes[name]
+        return not node.up or self._is_blank(name) or self._is_cut_from(name, leader)
+
+    def _is_blank(self, name: str) -> bool:
+        ballot = self.world.nodes[name].disk.ballot
+        return ballot is None or ballot.void
+
+    def _is_cut_from(self, name: str, other: str) -> bool:
+        """What one of the two says does not reach the other."""
+        return other in self.world.nodes[name].cut or name in self.world.nodes[other].cut
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
@@ -184,9 +245,13 @@ class MembersTrial(Trial):
 
     def _judge_liveness(self) -> None:
         super()._judge_liveness()
-        if "memory not healed" in self.outcome.rare or self.outcome.violations:
-            return
         newest = self.newest()
+        done = self.done.get(self._base(), newest.id)
+        if newest.id < done and "memory not healed" not in self.outcome.rare:
+            sentence = f"the change to the members {done} was done, but those that are heard have {newest.id}"
+            self._violated(Violation(self.world.now, "P6", sentence))
+        if self._stuck_by_design() or self.outcome.violations:
+            return
         leader = self.liveness.leaders()[0]
         member = newest.get(leader)
         if member is None or leader not in newest.voters:
@@ -199,22 +264,48 @@ class MembersTrial(Trial):
     def _judge_agreement(self, leader: str) -> None:
         """After the calm all members follow the one leader and have its register; who was removed is not asked."""
         newest = self.newest()
-        blank = self._blank()
         for name in newest.everybody:
-            node = self.world.nodes[name]
-            if not node.up or name in self.broken or name in self.apart or (name in blank and len(blank) > 1):
+            if self._is_excused(name, leader):
                 continue
+            node = self.world.nodes[name]
             ballot = node.disk.ballot
             has = ballot.register.id if ballot is not None and ballot.register is not None else "none"
-            if node.leader != leader:
+            if not node.up:
+                self._violated(Violation(self.world.now, "P1", f"{name} does not run"))
+            elif node.leader != leader:
                 sentence = f"{name} follows {node.leader or 'nobody'} while {leader} leads"
                 self._violated(Violation(self.world.now, "P1", sentence))
             elif has != newest.id:
                 sentence = f"{name} has the members {has}, not {newest.id}"
                 self._violated(Violation(self.world.now, "P1", sentence))
 
+    def _is_excused(self, name: str, leader: str) -> bool:
+        """It was never set up; it is broken for good in a way that keeps it from the leader; or it is a voter without
+        memory, and cannot be helped (R9): all of a half, or it needs the answer of one without memory, or gone."""
+        if not self.world.nodes[name].introduced or (name in self.broken and self._is_cut_off(name)):
+            return True
+        if self._is_cut_from(name, leader):
+            return True
+        registers = self.registers_now()
+        voters = {voter for register in registers for half in register.halves for voter in half}
+        if not self._is_blank(name) or name not in voters:
+            return False
+        alone = any(half == (name,) for register in registers for half in register.halves)
+        return alone or any(self._is_blank(other) for other in voters if other != name) or self._waits_for_gone(name)
+
+    def _waits_for_gone(self, name: str) -> bool:
+        """It says that it waits for an answer of one that is gone for good: it was told of it before."""
+        node = self.world.nodes[name]
+        said = node.machine.view(node.local_ms()).waits_for if node.machine is not None else ""
+        return bool(set(re.split(r"[^\w-]+", said)) & set(self.faults.acts.gone))
+
+    def _is_cut_off(self, name: str) -> bool:
+        """Off, alone, or unable to send or to hear: not only cut from one other node."""
+        how, _ = self.breaks[name]
+        return how < CUT_FROM_ONE
+
     def _is_without_faults(self) -> bool:
-        return not set(self.outcome.classes) - set(WITH_REGISTER)
+        return not set(self.outcome.classes) - set(MEMBERS)
 
     def _nothing_is_wrong(self) -> bool:
         """Only the members change; some nodes are broken at the calm."""
@@ -232,9 +323,27 @@ class MembersTrial(Trial):
             self._saw("members saved")
         elif fact.kind is Kind.EVENT and fact.text in SEEN:
             self._saw(SEEN[fact.text])
+            if fact.text == Code.MEMBERS_DONE:
+                self._done(fact)
+        elif fact.kind is Kind.EVENT and fact.text == Code.TRANSFER and self._must_leave(fact.node):
+            self.liveness.hands_over(fact.subject)
         elif fact.kind is Kind.EVENT and fact.text in DEPOSED and self._nothing_is_wrong():
             sentence = f"{fact.node}: {fact.text} ({fact.detail}), although nothing is wrong"
             self._violated(Violation(fact.at_ms, "P5", sentence))
+
+    def _done(self, fact: Fact) -> None:
+        ballot = self.world.nodes[fact.node].disk.ballot
+        assert ballot is not None
+        term, version = fact.subject.split(".")
+        done = MembersId(int(term), int(version))
+        self.done[ballot.base] = max(done, self.done.get(ballot.base, done))
+
+    def _must_leave(self, leader: str) -> bool:
+        """The register on its disk wants others to lead: it hands over, however late its work ends (R7)."""
+        ballot = self.world.nodes[leader].disk.ballot
+        goal = ballot.register.goal if ballot is not None and ballot.register is not None else None
+        staying = [] if goal is None else [m.id for m in goal.members if m.kind is MemberKind.VOTER]
+        return goal is not None and leader not in staying
 
     def _saw(self, what: str) -> None:
         self.outcome.rare[what] = self.outcome.rare.get(what, 0) + 1

@@ -19,7 +19,8 @@ kill takes, the random numbers of a boot) comes in one of two ways:
 - `streams=K`: from a stream of its own for each way, kind of message and node. A message that is added or left out
   shifts only what comes later on its own way and of its own kind. The plan says which K showed the violation too.
 
-Only for raft: a lease's store has acts that are not written down.
+Only for raft: a lease's store has acts that are not written down. With a register of members, what operators ask for is
+in it as what they asked, when and whom.
 
 Not bound: what the machines say and do, and what the operator does at the calm (both are what is tried); and if
 anybody is still mute at the calm, no node stays broken, as in every trial.
@@ -40,6 +41,7 @@ from primacy.election.model import Kind as MemberKind
 from primacy.election.model import Member, Membership
 from primacy.settings.timing import Timing
 from primacy.sim.faults.acts import Written
+from primacy.sim.trials.members import MembersTrial, trial_of
 from primacy.sim.trials.strategy_table import Build
 from primacy.sim.trials.trial import Outcome, Plan, Trial
 from primacy.sim.world.clock import Clock
@@ -49,6 +51,9 @@ from primacy.sim.world.world import Conditions, Overrun, Pace, World
 
 DRAWS_PER_MESSAGE = 4
 """Lost, how late, repeated, how late the second time."""
+HASHES = {"old": "list-1", "new": "list-2"}
+MEMBERS_HASHES = {"old": "times-1", "new": "times-2"}
+"""Of the lists that trials begin with, and roll out."""
 SETTLED_MS = 50
 """So long after the calm the last acts are done: restarts with the list that holds in the end."""
 WATCHED_MS = 100
@@ -84,6 +89,7 @@ class FaultPlan:
             "profile": plan.profile,
             "minutes": plan.minutes,
             "drift": plan.drift,
+            "register": plan.register,
             "seed": self.seed,
             "rule": self.rule,
             "streams": self.streams,
@@ -100,7 +106,11 @@ class FaultPlan:
 
 def read(path: Path) -> FaultPlan:
     said = json.loads(path.read_text(encoding="utf-8"))
-    plan = Plan(said["strategy"], said["nodes"], said["profile"], said["minutes"], drift=said["drift"])
+    register = said.get("register", False)
+    plan = Plan(
+        said["strategy"], said["nodes"], said["profile"], said["minutes"], drift=said["drift"], register=register
+    )
+    hashes = MEMBERS_HASHES if register else HASHES
     return FaultPlan(
         plan,
         said["seed"],
@@ -108,7 +118,7 @@ def read(path: Path) -> FaultPlan:
         said["first_start"],
         said["conditions"],
         [tuple(row) for row in said["clocks"]],
-        {name: _listed(name, *listed) for name, listed in said["lists"].items()},
+        {name: _listed(hashes[name], *listed) for name, listed in said["lists"].items()},
         tuple(said["core"]),
         {name: (how, other) for name, (how, other) in said["breaks"].items()},
         said["acts"],
@@ -120,9 +130,9 @@ def _written(membership: Membership, timing: Timing) -> list[Any]:
     return [[[member.id, str(member.kind), member.priority] for member in membership.members], list(timing)]
 
 
-def _listed(name: str, members: list[list[Any]], timing: list[int]) -> tuple[Membership, Timing]:
+def _listed(hash_: str, members: list[list[Any]], timing: list[int]) -> tuple[Membership, Timing]:
     rows = [Member(id_, MemberKind(kind), priority) for id_, kind, priority in members]
-    return Membership.of(rows, "list-1" if name == "old" else "list-2"), Timing(*timing)
+    return Membership.of(rows, hash_), Timing(*timing)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -131,7 +141,8 @@ def _listed(name: str, members: list[list[Any]], timing: list[int]) -> tuple[Mem
 def record(plan: Plan, seed: int, *, storms: bool = False) -> FaultPlan:
     """Runs this seed and writes down what it drew. `storms`: it has one, which is stilled again and again."""
     assert plan.strategy == "raft", plan.strategy
-    trial = _Stilled(plan, seed) if storms else Trial(plan, seed)
+    assert not (storms and plan.register), "no such plan is known"
+    trial = _Stilled(plan, seed) if storms else trial_of(plan, seed)
     nodes = [
         (node.name, node.clock.local0, node.clock.rate, node.clock.wall_offset_ms)
         for node in trial.world.nodes.values()
@@ -169,7 +180,7 @@ class _Stilled(Trial):
 # --- living it again --------------------------------------------------------------------------------------------------
 
 
-class Replayed(Trial):
+class _ByPlan(Trial):
     """A trial by a fault plan instead of by draws."""
 
     def __init__(self, faults: FaultPlan, streams: int = 0, build: Build | None = None) -> None:
@@ -192,9 +203,9 @@ class Replayed(Trial):
         acts.lists = lists
         self._first_list = lists["old"][0]
         for name, offset_ms, rate, wall_offset_ms in self.recorded.nodes:
-            which = "old" if name in self.names else "new"
+            which = "old" if name in self.names or self.plan.register else "new"
             node = self.world.add(name, Clock(offset_ms, rate, wall_offset_ms), lists[which][0], self.timing)
-            node.introduced = which == "old"
+            node.introduced = name in self.names
             if self.first_start == "formed" and node.introduced:
                 self._form(node)
         for at_ms, name, *given in self.recorded.acts:
@@ -217,6 +228,18 @@ class Replayed(Trial):
     def _is_quiet_for(self, node: str) -> bool:
         """Before the calm, nothing says which acts belong to a fault that still goes on."""
         return self.liveness.calm_ms is not None and super()._is_quiet_for(node)
+
+
+class Replayed(_ByPlan):
+    """A trial of a cluster whose members are those of its file."""
+
+
+class ReplayedMembers(_ByPlan, MembersTrial):
+    """A trial of a cluster whose members change."""
+
+    def _nothing_is_wrong(self) -> bool:
+        """The acts do not say of which class they are."""
+        return False
 
 
 STREAMS: dict[type, str] = {Heartbeat: "Beat", FailsafeHeartbeat: "FailsafeBeat", HeartbeatRequest: "Heartbeat"}
@@ -250,4 +273,4 @@ class _Streamed(World):
 
 def replayed(faults: FaultPlan, streams: int = 0) -> Outcome:
     """One trial, from its fault plan."""
-    return Replayed(faults, streams).run()
+    return (ReplayedMembers if faults.plan.register else Replayed)(faults, streams).run()
