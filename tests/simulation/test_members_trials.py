@@ -87,7 +87,7 @@ def test_what_is_rare_is_not_left_to_chance() -> None:
         *("change of members done", "change of members taken back", "change of members refused", "node admitted"),
         *("node outside of the members", "lost memory healed", "change that waited in vain was cancelled"),
     }
-    for seed in range(1_000, 1_200):
+    for seed in (1_037, *range(1_000, 1_200)):  # the first shows what is rarest
         missing -= run_or_raised(TRIALS[0][0], seed).rare.keys()
         if not missing:
             break
