@@ -177,7 +177,6 @@ def test_P3_only_the_successor_and_only_once() -> None:
     assert (checker.changes_after, checker.candidacies_after) == (2, 3), "it asks twice"
 
 
-@pytest.mark.xfail(strict=True, reason="a leader does not look at what it was shown before it won (R4)")
 def test_P1_a_register_that_was_left_half_done_gives_way_where_it_is_heard_of() -> None:
     plan = Plan("raft", 5, "lan", 2.0, register=True)
     assert not MembersTrial(plan, 700_010_343).run().violations
