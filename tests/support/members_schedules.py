@@ -2,7 +2,7 @@
 
 Each is played with real machines and says what went wrong; empty if a step was refused, as it must be with all rules.
 With a rule taken out it must come to something, else it would show nothing. Clocks play no part in most of them: a
-schedule moves each machine's own clock as it needs. S0 to S7 were found by searches, S8 to S16 are written by hand.
+schedule moves each machine's own clock as it needs. S0 to S7 were found by searches, S8 to S17 are written by hand.
 """
 
 from __future__ import annotations
@@ -577,6 +577,31 @@ def s16(machine: type[RaftStrategy]) -> str:
     return "one id has two memberships" if leader.register.id == other.register.id else ""
 
 
+@schedule
+def s17(machine: type[RaftStrategy]) -> str:
+    """R14: those before. Only a leader that is cut off has the register that it began; the new nodes of it are gone for
+    good, and an operator says so there. The others elect as before, and are right."""
+    cluster = Cluster("a b c", also="d e", machines=all_of(machine)).start()
+    cluster.run(3_000)
+    leader = cluster.lead()
+    others = [name for name in "abc" if name != leader.name]
+    cluster.loses = lambda sent: bool(leader.register.prior) and (sent.sender in others) != (sent.to in others)
+    cluster.change(f"{leader.name} d e")
+    cluster.until(lambda: leader.register.prior != ())
+    cluster.split(f"{leader.name} d e", " ".join(others))
+    for gone in "de":
+        cluster.forget(gone)
+    cluster.kill(leader.name)
+    leader.start()
+    cluster.run(2 * P)
+    leader.give(ForceMembers(("d", "e")))
+    assert leader.register.id.term > 1_000
+    cluster.run(4 * P)
+    working = [node.name for node in cluster.nodes.values() if node.works]
+    return f"{' and '.join(working)} work" if len(working) > 1 else ""
+
+
 SCHEDULES: dict[str, Schedule] = {
-    play.__name__.upper(): play for play in (s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15, s16)
+    play.__name__.upper(): play
+    for play in (s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15, s16, s17)
 }

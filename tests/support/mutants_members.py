@@ -342,6 +342,15 @@ class ForcesInItsTerm(RaftStrategy):
             return effects
 
 
+class ForgetsThoseBefore(RaftStrategy):
+    """R14: a forced register knows nothing of a change that was on its way."""
+
+    class changing_class(Changing):
+        def _force(self, now_ms, given):
+            self.state.ballot = self.state.ballot._replace(register=self.state.register._replace(prior=()))
+            return super()._force(now_ms, given)
+
+
 # --- who catches them -------------------------------------------------------------------------------------------------
 
 
@@ -421,6 +430,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("R13", "the lock suffices for the first register only", LockSuffices, schedule="S7"),
     Mutant("R14", "silent as after a start", ForcesAtOnce, schedule="S15"),
     Mutant("R14", "a term that nobody can have voted in", ForcesInItsTerm, schedule="S16"),
+    Mutant("R14", "the voters before count on", ForgetsThoseBefore, schedule="S17"),
 )
 SEARCHED = tuple(mutant for mutant in MUTANTS if mutant.is_searched)
 SCHEDULED = tuple(mutant for mutant in MUTANTS if mutant.schedule)
