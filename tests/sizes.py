@@ -112,7 +112,7 @@ def lanes() -> list[Lane]:
         "alone": [*PYTEST, *marked("alone")],
     }
     ordinary = {"ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"]}
-    waiting = {"beside": [*PYTEST, "-n", "5", *FILE_BY_FILE, *marked("beside")]}
+    waiting = {"beside": [*PYTEST, "-n", "4", *FILE_BY_FILE, *marked("beside")]}
     others = {"others": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*WITH_SOCKETS), *marked("real_time")]}
     computing = {
         "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],

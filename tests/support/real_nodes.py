@@ -16,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -60,8 +61,17 @@ def tree(pid: int) -> list[int]:
     return [pid, *(each for child in children(pid) for each in tree(child))]
 
 
-STOPPED: set[int] = set()
-"""Whom we stopped. A spare guard that is stopped outlives its agent, for nothing ends one that holds nothing."""
+class Stopped(threading.local):
+    """Whom we stopped. A spare guard that is stopped outlives its agent, for nothing ends one that holds nothing.
+
+    Each thread has its own: of stories side by side, none wakes whom another has stopped.
+    """
+
+    def __init__(self) -> None:
+        self.pids: set[int] = set()
+
+
+STOPPED = Stopped()
 
 
 def tell_all(number: int, pids: Iterable[int]) -> None:
@@ -69,13 +79,13 @@ def tell_all(number: int, pids: Iterable[int]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
             if number == signal.SIGSTOP:
-                STOPPED.add(pid)
+                STOPPED.pids.add(pid)
 
 
 def wake_all() -> None:
     """Whoever is still stopped by us goes on."""
-    tell_all(signal.SIGCONT, [pid for pid in STOPPED if state_of(pid) == "T"])
-    STOPPED.clear()
+    tell_all(signal.SIGCONT, [pid for pid in STOPPED.pids if state_of(pid) == "T"])
+    STOPPED.pids.clear()
 
 
 class Node:
@@ -299,7 +309,7 @@ class Crowd:
                 self.one_at_a_time()
 
     def _end_all(self) -> None:
-        pids = list(STOPPED)
+        pids = list(STOPPED.pids)
         for node in self.started:
             pids += tree(node.pid)[1:] if node.is_up else []
             if node.is_up:
