@@ -70,7 +70,7 @@ def test_P1_a_register_counts_unless_its_only_node_is_heard_no_more(how: int, is
     assert any("not 99.9" in sentence for sentence in seen) is is_seen, seen
 
 
-def test_P6_a_change_that_was_done_is_not_lost_whoever_is_heard() -> None:
+def test_P6_a_change_that_was_done_is_not_lost() -> None:
     trial = ended()
     assert trial.done, "changes were done in this trial"
     first = Register(MembersId(0, 1), trial.newest().members)
@@ -120,7 +120,7 @@ def test_P1_a_node_without_memory_is_excused_where_it_cannot_be_helped_only() ->
     trial.faults.acts.gone["n9"] = True
     assert agreement(trial) == [missing], "it does not say that it waits for one that is gone"
     has(trial, leader, observed._replace(members=tuple(m for m in observed.members if m.id != "new9")))
-    assert agreement(trial) == [missing], "an observer is admitted, whoever else is blank (R8)"
+    assert agreement(trial) == [missing], "an observer is admitted, although others are blank (R8)"
     has(trial, leader, voted._replace(prior=(Member(left),)))
     assert agreement(trial) == [], "it is all of a half (R9)"
     third = next(name for name in trial.world.nodes if name not in (leader, left))

@@ -595,10 +595,8 @@ def s17(machine: type[RaftStrategy]) -> str:
     leader.start()
     cluster.run(2 * P)
     leader.give(ForceMembers(("d", "e")))
-    assert leader.register.id.term > 1_000
     cluster.run(4 * P)
-    working = [node.name for node in cluster.nodes.values() if node.works]
-    return f"{' and '.join(working)} work" if len(working) > 1 else ""
+    return "two work" if sum(bool(node.works) for node in cluster.nodes.values()) > 1 else ""
 
 
 SCHEDULES: dict[str, Schedule] = {

@@ -126,7 +126,7 @@ class TermChecker:
 
     def _strike(self, node: str) -> None:
         """Where there is a register: every vote but those for who was elected with them. Of that quorum somebody else
-        remembers the term, and whoever gives the node a memory again has heard of it (R8, R9)."""
+        remembers the term, and it is heard before the node has a memory again (R8, R9)."""
         self.votes = {
             (voter, number): candidate
             for (voter, number), candidate in self.votes.items()
