@@ -23,7 +23,7 @@ from tests.support import servers
 
 from bench import lease_many, processes, trials
 from bench.lease_many import Cost
-from bench.lease_nodes import NOTIFY, STORES, LeaseNodes, Place, Trips
+from bench.lease_nodes import NOTIFY, RELEASES, STORES, LeaseNodes, Place, Trips
 from bench.lease_pair import releases_ms
 from bench.lease_peers import SessionLocks
 from bench.report import Row, spread, told
@@ -235,7 +235,7 @@ def _frozen(rounds: Rounds, kind: str) -> Row:
 def _released(rounds: Rounds, kind: str) -> list[Row]:
     """A committed write is the least that it takes, the take, so that a write is the bare trip that counts."""
     took, trips = rounds.released[kind], rounds.trips[kind]
-    told = kind in NOTIFY or kind == "sqlite"
+    told = kind in NOTIFY or kind in RELEASES
     beside = {
         "write": (trips.writes, told),
         "question": (trips.asks, False),

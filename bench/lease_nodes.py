@@ -26,7 +26,9 @@ from primacy.settings.timing import PROFILES, for_lease
 
 LEADS = re.compile(r"\bleads \(token \d+\)")
 NOTIFY = ("postgresql", "etcd")
-"""Stores that tell of every change. SQLite tells of a release only."""
+"""Stores that tell of every change."""
+RELEASES = ("sqlite", "mariadb")
+"""Stores that tell of a release only."""
 QUIET_S = 0.05
 """Before each bare trip. A release comes out of quiet as well; on a warm line a question takes a third."""
 ALL_STAND_S = 0.005

@@ -10,6 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from primacy.election.messages import Alive, Coordinator, HeartbeatRequest, Message
+from primacy.sim.trials.raft import trial_of
 from primacy.sim.trials.trial import Plan, Trial
 
 SIZES = (3, 5, 7, 10, 15, 20, 30, 40, 50)
@@ -64,7 +65,7 @@ def _row(strategy: str, nodes: int, failures: int) -> Count:
 
 def _failure(strategy: str, nodes: int, seed: int) -> tuple[int, float]:
     """Messages, and the time until everybody follows the new leader."""
-    trial = Trial(Plan(strategy, nodes, "lan", faults=(), draw=False, drift=0.001), seed)
+    trial = trial_of(Plan(strategy, nodes, "lan", faults=(), draw=False, drift=0.001), seed)
     world = trial.world
     step_ms = trial.unit_ms / STEPS_PER_UNIT
     counter = ElectionCount()

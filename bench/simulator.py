@@ -10,7 +10,8 @@ from time import process_time
 from typing import NamedTuple
 
 from bench import bare
-from primacy.sim.trials.trial import Plan, Trial, run_trial
+from primacy.sim.trials.raft import run_trial, trial_of
+from primacy.sim.trials.trial import Plan
 
 PLAN = Plan("raft", 5, "lan")
 """What the bound is stated for: faults and checkers on, as `primacy simulate` runs."""
@@ -80,7 +81,7 @@ def growth(minutes: float, trials: int) -> float:
 
 def _growth(minutes: float, seed: int) -> float:
     end_ms = minutes * 60_000
-    trial = Trial(Plan("raft", 5, "lan", minutes, faults=FAULTS, draw=False), seed)
+    trial = trial_of(Plan("raft", 5, "lan", minutes, faults=FAULTS, draw=False), seed)
     trial.faults.begin(FAULTS, end_ms)
     costs = []
     for tenth in range(1, 11):

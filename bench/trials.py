@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from bench.nodes import Nodes
@@ -106,10 +107,11 @@ def lock_holder_killed(watch: Watch) -> float:
 def stepped_down(nodes: Nodes) -> Took:
     """`step-down`, as the command line says it."""
     old, watch = nodes.runs_on, nodes.watch
-    with Ending(nodes.command_pid(old)) as ending:
+    with Ending(nodes.command_pid(old)) as ending, ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(ending.moment)  # the answer to the order may come after the end
         since, began_ns = len(watch.lines), time.monotonic_ns()
         nodes.step_down(old)
-        ended_ns = ending.wait(watch)
+        ended_ns = ended.result()
     elected = watch.until(nodes.elected, since, f"the next leader of {nodes.name}")
     rang = nodes.note(watch.until(rings(nodes.name), since, f"the next command of {nodes.name}"))
     watch.rest(1.0)  # guards are made ready
@@ -145,10 +147,15 @@ class Ending:
         signal.pidfd_send_signal(self.handle, number)
 
     def wait(self, watch: Watch) -> int:
+        """When it ended. What was written until then is read."""
+        at_ns = self.moment()
+        watch.pump()
+        return at_ns
+
+    def moment(self) -> int:
         """When it ended."""
         ready, _, _ = select.select([self.handle], [], [], ENDS_S)
         at_ns = time.monotonic_ns()
-        watch.pump()
         if not ready:
             raise TimeoutError(f"process {self.pid} did not end within {ENDS_S:g} s")
         return at_ns

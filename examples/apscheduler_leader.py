@@ -1,42 +1,34 @@
-"""A scheduler that only the leading process starts.
+"""A scheduler on every machine, of which only the leading process's runs jobs.
 
     STORE=postgresql://host/db python apscheduler_leader.py
 
-For many jobs, or jobs that follow one another: one process has all of them, for as long as it leads.
+For many jobs, or jobs that follow one another: one process has all of them, for as long as it leads. SIGTERM (systemd,
+Kubernetes) ends it in order: running jobs end, the lease is released, and another process goes on at once.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.schedulers.background import BackgroundScheduler
 
-import primacy
+from primacy.contrib.apscheduler import LedScheduler
 
 STORE = os.environ.get("STORE", "sqlite:///leases.db")
 PROFILE = os.environ.get("PROFILE", "lan")
 EVERY_S = float(os.environ.get("EVERY_S", "60"))
 
-
-async def tick(leadership: primacy.Leadership) -> None:
-    leadership.check()  # the scheduler runs jobs in tasks of its own, which the block does not cancel
-    print(f"{os.getpid()} ticks under token {leadership.token}", flush=True)
+scheduler = BackgroundScheduler()
+led = LedScheduler(scheduler, "scheduler", store=STORE, profile=PROFILE)
 
 
-@primacy.singleton("scheduler", store=STORE, profile=PROFILE)
-async def schedule() -> None:
-    scheduler = AsyncIOScheduler()
-    scheduler.add_job(tick, "interval", seconds=EVERY_S, args=[primacy.current()])
-    scheduler.start()
-    try:
-        await asyncio.Event().wait()
-    finally:
-        scheduler.shutdown(wait=False)
+@scheduler.scheduled_job("interval", seconds=EVERY_S)
+def tick() -> None:
+    print(f"{os.getpid()} ticks under token {led.leadership.token}", flush=True)
 
 
 if __name__ == "__main__":
     try:
-        asyncio.run(schedule())
+        led.run()
     except KeyboardInterrupt:
         raise SystemExit(130) from None

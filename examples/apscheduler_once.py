@@ -2,8 +2,8 @@
 
     STORE=postgresql://host/db python apscheduler_once.py
 
-All schedulers fire; whoever comes first runs the job. `at_least_ms` is larger than the clocks of the machines may
-differ, and smaller than the time to the next run.
+All schedulers fire; whoever comes first runs the job. `lock_at_least_ms` is larger than the clocks of the machines
+may differ, and smaller than the time to the next run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 """Runs are counted from here, and not from the start of each process: all schedulers fire at the same moments."""
 
 
-@primacy.once("nightly-report", store=STORE, profile=PROFILE, at_least_ms=int(EVERY_S * 500))
+@primacy.once("nightly-report", store=STORE, profile=PROFILE, lock_at_least_ms=int(EVERY_S * 500))
 def report() -> None:
     print(f"{os.getpid()} reports under token {primacy.current().token}", flush=True)
 

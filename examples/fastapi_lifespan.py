@@ -2,7 +2,8 @@
 
     STORE=postgresql://host/db uvicorn fastapi_lifespan:app --workers 4
 
-Every worker answers requests; one of them builds the reports. When that one ends or dies, another goes on.
+Every worker answers requests; one of them builds the reports. When that one ends or dies, another goes on. At SIGTERM
+uvicorn ends the lifespan in order, which leaves the election's block: the lease is released at once.
 """
 
 from __future__ import annotations

@@ -64,14 +64,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Skips and their reasons, for the end of the whole run (`sizes.py`)."""
+    """Skips, failures and their reasons, for the end of the whole run (`sizes.py`)."""
     path = os.environ.get(NOTES)
     if path and "PYTEST_XDIST_WORKER" not in os.environ:  # who started the workers says it for them
-        skipped = terminalreporter.stats.get("skipped", [])
+        stats = terminalreporter.stats
         with open(path, "a") as file:
-            for report in skipped:
+            for report in stats.get("skipped", []):
                 reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
                 file.write(f"skipped: {report.nodeid}: {reason.removeprefix('Skipped: ')}\n")
+            for report in [*stats.get("failed", []), *stats.get("error", [])]:
+                said = [line for line in str(report.longrepr).splitlines() if line.startswith("E ")]
+                file.write(f"failed: {report.nodeid}: {' '.join(' '.join(said).split())[:600]}\n")
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,8 @@ from tests.support.ports import LANE
 from tests.support.servers import REPORT
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+LONGEST = ["--durations=25", "--durations-min=8"]
+"""Each phase says at its end what took long."""
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
 FILE_BY_FILE = ["--dist", "loadfile", "--no-loadscope-reorder"]
 STAND_BACK = [sys.executable, "-m", "tests.support.stand_back"]
@@ -39,12 +41,15 @@ COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-co
 PARTS = {
     "core": "tests.support.proof_core",
     "members": "tests.support.proof_members",
+    "many": "tests.support.proof_many",
     "run": "tests.support.proof_run",
     "dashboard": "tests.support.proof_dashboard",
     "store": "tests.support.proof_store",
+    "kubernetes": "tests.support.proof_kubernetes",
     "manager": "tests.support.proof_manager",
     "slots": "tests.support.proof_slots",
     "cache": "tests.support.proof_cache",
+    "containers": "tests.support.proof_containers",
 }
 """What `make proof PART=...` can be asked for, and the module that does it."""
 
@@ -108,15 +113,15 @@ def quick() -> int:
 def lanes() -> list[Lane]:
     """All tests, each once but for those that are tried as an ordinary user, too."""
     moments = {
-        "moments": [*PYTEST, "-n", "2", *FILE_BY_FILE, *marked("moments")],
-        "alone": [*PYTEST, *marked("alone")],
+        "moments": [*PYTEST, *LONGEST, "-n", "2", *FILE_BY_FILE, *marked("moments")],
+        "alone": [*PYTEST, *LONGEST, *marked("alone")],
     }
     ordinary = {"ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"]}
-    waiting = {"beside": [*PYTEST, "-n", "4", *FILE_BY_FILE, *marked("beside")]}
-    others = {"others": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*WITH_SOCKETS), *marked("real_time")]}
+    waiting = {"beside": [*PYTEST, *LONGEST, "-n", "4", *FILE_BY_FILE, *marked("beside")]}
+    others = {"others": [*PYTEST, *LONGEST, *TWO_AT_A_TIME, *unmarked(*WITH_SOCKETS), *marked("real_time")]}
     computing = {
-        "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
-        "computing": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*COMPUTING)],
+        "coverage": [*PYTEST, *LONGEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
+        "computing": [*PYTEST, *LONGEST, *TWO_AT_A_TIME, *unmarked(*COMPUTING)],
     }
     return [
         Lane(0, moments),
@@ -153,9 +158,11 @@ def run_lane(lane: Lane, environment: dict[str, str]) -> int:
             assert process.stdout is not None
             for line in process.stdout:
                 print(f"{name:>13} | {line}", end="", flush=True)
-        code = process.returncode
+            _, status, used = os.wait4(process.pid, 0)
+            code = process.returncode = os.waitstatus_to_exitcode(status)
         state = f"failed with {code}" if code else "green"
-        print(f"phase {name}: {state} after {time.monotonic() - began:.0f} s", flush=True)
+        used_s = used.ru_utime + used.ru_stime  # without what did not end before its parent
+        print(f"phase {name}: {state} after {time.monotonic() - began:.0f} s, {used_s:.0f} s of processors", flush=True)
         failed = failed or code
     return failed
 
@@ -203,10 +210,10 @@ def proof(part: str) -> int:
 
 
 def say_notes(path: str) -> None:
-    """What was void or skipped in any phase, and why."""
+    """What was void, skipped or failed in any phase, and why."""
     with open(path) as file:
         lines = file.read().splitlines()
-    for kind in ("void", "skipped"):
+    for kind in ("void", "skipped", "failed"):
         found = [line for line in lines if line.startswith(kind)]
         print(f"{kind}: {len(found) or 'none'}")
         for line in found:

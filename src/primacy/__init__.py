@@ -10,7 +10,7 @@ for threads and scripts, `primacy.fence` the other half: what the protected reso
 `primacy.election`, the one configuration file in `primacy.settings`, the simulator in `primacy.sim`.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     "Election": "primacy.library.election",

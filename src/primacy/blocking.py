@@ -24,11 +24,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from primacy.errors import InUse, StoreUnusable, UsageError
-from primacy.library.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
+from primacy.library.candidacy import (
+    Candidacy,
+    Change,
+    ElectionCounts,
+    Standing,
+    Wishes,
+    check_bounds,
+    check_options,
+    check_spans,
+)
 from primacy.library.election import GRACE_MS, OnLoss
 from primacy.library.hold import Hold
 from primacy.library.leadership import Leadership
 from primacy.library.renewer import renewer_for
+from primacy.library.sigterm import SIGTERM
 from primacy.slots.threads import SlotsClient
 
 if TYPE_CHECKING:
@@ -49,6 +59,8 @@ def __getattr__(name: str) -> object:
 
 
 NEVER = -1
+INTERRUPTIONS = (KeyboardInterrupt, SystemExit)
+"""What Ctrl-C and SIGTERM raise in the main thread."""
 WAKE_S = 1.0
 """Waiting threads look up at least this often, so that Ctrl-C is never kept waiting."""
 
@@ -74,16 +86,22 @@ class Election:
         rest_ms: int = 0,
         table: str | None = None,
         state_dir: str | os.PathLike[str] | None = None,
+        on_sigterm: bool = True,
+        lock_at_most_ms: int = 0,
+        lock_at_least_ms: int = 0,
     ) -> None:
         check_options(on_loss, on_change)
         check_spans(rest_ms=rest_ms, check_within_ms=check_within_ms)
+        check_bounds(lock_at_least_ms, lock_at_most_ms)
         self.name = name
         self._renewer, self._shared = renewer_for(store, profile, table, state_dir)
         self._asked = check_within_ms > 0
-        wishes = Wishes(observer, on_loss == "kill", rest_ms, check_within_ms or NEVER)
+        stall_ms = check_within_ms or NEVER
+        wishes = Wishes(observer, on_loss == "kill", rest_ms, stall_ms, lock_at_most_ms, lock_at_least_ms)
         self._candidacy = Candidacy(self._renewer, name, node, wishes, self)
         self._observer = observer
         self._on_change = on_change
+        self._on_sigterm = on_sigterm
         self._news = threading.Condition()
         self._given: Hold | None = None
         self._held: ThreadLeadership | None = None
@@ -102,25 +120,50 @@ class Election:
             raise UsageError(f"election {self.name} was entered before; make a new Election for a new block")
         self._opened = True
         self._candidacy.open()
+        if self._on_sigterm:
+            SIGTERM.enter()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if os.getpid() != self._renewer.pid:
             return  # a forked child: threads and lease are the parent's
         self._end_body(leaving=True)
-        with self._news:
-            if self._candidacy.close():
-                self._news.wait_for(lambda: self._left, (2 * self._renewer.limit_ms + GRACE_MS) / 1_000)
-        if not self._shared:
-            self._renewer.close()
+        try:
+            with self._news:
+                if self._candidacy.close():
+                    self._until_left(2 * self._renewer.limit_ms + GRACE_MS, isinstance(error, INTERRUPTIONS))
+        finally:
+            if self._on_sigterm:
+                SIGTERM.leave()
+            if not self._shared:
+                self._renewer.close()
+
+    def _until_left(self, limit_ms: int, interrupted: bool) -> None:
+        """Where the lease is kept (`lock_at_least_ms`), one Ctrl-C or SIGTERM waits until then. The next one leaves at
+        once: the lease is not released, and runs out by itself."""
+        kept_ms, told = self._candidacy.kept_ms(), None
+        until_s = time.monotonic() + (kept_ms + limit_ms) / 1_000
+        while not self._left and (left_s := until_s - time.monotonic()) > 0:
+            try:
+                self._news.wait(min(left_s, WAKE_S))
+            except INTERRUPTIONS as error:
+                if interrupted or not kept_ms:
+                    raise
+                interrupted, told = True, error
+        if told is not None:
+            raise told
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> ThreadLeadership:
-        """Waits until this process leads. The leadership before it, if its block is still open, ends here."""
+        """Waits until this process leads. The leadership before it, if its block is still open, ends here.
+
+        There is no next one once another thread has left the block of the election.
+        """
         found = self.acquire()
-        assert found is not None, "it waits for ever"
+        if found is None:
+            raise StopIteration
         return found
 
     def acquire(self, within_ms: int | None = None, *, unless_held: bool = False) -> ThreadLeadership | None:
@@ -159,7 +202,7 @@ class Election:
             self._waits, self._rival = True, ""
             self._candidacy.stand(True)
             try:
-                while self._given is None and not (unless_held and self._rival):
+                while self._given is None and not (unless_held and self._rival) and not self._left:
                     if self._unusable is not None:
                         raise self._unusable
                     left_s = WAKE_S if deadline is None else min(WAKE_S, deadline - time.monotonic())
@@ -270,6 +313,7 @@ class Lock:
         self._options: dict[str, Any] = {"rest_ms": 1, **options}
         inspect.signature(Election).bind(name, store=store, **self._options)
         check_spans(within_ms=0 if within_ms is None else within_ms)
+        check_bounds(options.get("lock_at_least_ms", 0), options.get("lock_at_most_ms", 0))
         self._election: Election | None = None
         self._leadership: ThreadLeadership | None = None
 

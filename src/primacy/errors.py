@@ -3,6 +3,7 @@ one sentence, and knows the exit code that a command ends with.
 
     PrimacyError              1   anything of ours
     ├── Refused               1   the answer is no: a violation, a double signature, a refused request
+    │   ├── Later             1   not now: the same request may be taken in a moment
     │   ├── StaleToken        1   a fence has let a newer holder in: the writer's leadership is over
     │   ├── SlotRefused       1   a slot does not do what a client asked for
     │   └── SourceFailed      1   the source of a cache gave no value
@@ -38,6 +39,10 @@ class PrimacyError(Exception):
 
 class Refused(PrimacyError):
     """The answer is no."""
+
+
+class Later(Refused):
+    """Not now; the same request may be taken in a moment."""
 
 
 class StaleToken(Refused):
@@ -136,12 +141,27 @@ class CannotHere(PrimacyError):
     exit_code = 4
 
 
+EXTRAS = {
+    "postgres": ("psycopg[binary]>=3.2",),
+    "mysql": ("PyMySQL[rsa]>=1.1",),
+    "cache": ("pyzmq>=26", "lmdb>=1.5"),
+    "celery": ("celery>=5.4",),
+    "apscheduler": ("APScheduler>=3.10,<4",),
+    "django": ("Django>=5.2",),
+}
+"""What each extra brings, as pyproject.toml says it; a test compares the two."""
+
+
 class MissingExtra(CannotHere):
-    """An optional part of the package is not installed. Names the extra and the command that brings it."""
+    """An optional part of the package is not installed. Names the extra and the command that brings it.
+
+    The command names the packages and not `primacy[extra]`, which only an index that has primacy could resolve.
+    """
 
     def __init__(self, what: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{what} needs the extra `{extra}`: pip install 'primacy[{extra}]'")
+        packages = " ".join(f"'{package}'" for package in EXTRAS[extra])
+        super().__init__(f"{what} needs the extra `{extra}`: pip install {packages} (pipx inject primacy {packages})")
 
 
 class StoreUnusable(CannotHere):

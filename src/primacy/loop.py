@@ -36,6 +36,10 @@ class Timer(Protocol):
 
     def clear(self) -> None: ...
 
+    def end(self) -> None:
+        """It is never set again."""
+        ...
+
 
 def timer(ring: Call) -> Timer:
     """On the running loop, and not set."""
@@ -87,6 +91,9 @@ class LoopTimer:
             self._timer.cancel()
             self._timer = None
 
+    def end(self) -> None:
+        self.clear()
+
     def _look(self) -> None:
         """The moment is compared with the time, not with that of the timer: a busy loop in which each turn sets it anew
         for "now" would put it off for ever."""
@@ -116,6 +123,10 @@ class QuickTimer:
 
     def clear(self) -> None:
         self.at_s = self.latest_s = inf
+
+    def end(self) -> None:
+        self.clear()
+        self.quick.timers = tuple(each for each in self.quick.timers if each is not self)
 
 
 class QuickSelector(selectors.BaseSelector):

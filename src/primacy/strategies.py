@@ -47,6 +47,6 @@ def own_strategy(strategy: str, folder: str = "") -> type[Pluggable]:
     if made is None:
         raise UsageError(f"election.strategy = {strategy}: {home} has no {name}")
     if wrong := wrong_with(made):
-        raise UsageError(f"election.strategy = {strategy}: {wrong}; see docs/strategies.md")
+        raise UsageError(f"election.strategy = {strategy}: {wrong}; see `primacy docs strategies`")
     found: type[Pluggable] = made
     return found

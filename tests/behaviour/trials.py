@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 from primacy.cache.model import Mode
 from primacy.settings.timing_cache import CACHE_PROFILES
 from primacy.sim.cache.trial import CachePlan, CacheTrial
-from primacy.sim.trials.trial import Outcome, Plan, Trial
+from primacy.sim.trials.raft import trial_of
+from primacy.sim.trials.trial import Outcome, Plan
 from tests.behaviour import drawn
 from tests.behaviour.recorder import Recorder, recorded
 from tests.behaviour.values import dumped
@@ -57,7 +58,7 @@ def _simulated(strategy: str, seed: int, length: float) -> Outcome:
         timing = CACHE_PROFILES[CACHE_TIMES[seed % len(CACHE_TIMES)]]
         seconds = CachePlan().seconds * length
         return CacheTrial(CachePlan(peers=size, seconds=seconds, mode=CACHES[strategy], timing=timing), seed).run()
-    return Trial(Plan(strategy, size, PROFILES[seed % len(PROFILES)], Plan().minutes * length), seed).run()
+    return trial_of(Plan(strategy, size, PROFILES[seed % len(PROFILES)], Plan().minutes * length), seed).run()
 
 
 def path_of(folder: Path, strategy: str, seed: int) -> Path:

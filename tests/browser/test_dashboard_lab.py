@@ -136,6 +136,8 @@ def test_the_three_figures_of_the_single_executor(browser: Browser, tmp_path: Pa
             until(lambda: lab.signer() == second, "a signature by the new one")
             until(lambda: "gone" in lab.codes(first, mark), "the confirmed end of the old work")
             until(lambda: "elected" in lab.codes(second, mark), "the election, as an event")
+            asked = [row["text"] for row in lab.get(f"/v1/events?after={mark}") if row["code"] == "lab"]
+            assert asked == [f"the lab stops node {first}, asked for by the dashboard"]
 
             # 3. Mend: it comes back as a follower, and the leader stays.
             page.wait_for_selector('[data-picture="mend"]:not(:disabled)')

@@ -75,7 +75,7 @@ def test_an_event_is_recorded_once_and_told_to_whoever_wants_it(tmp_path: Path) 
         kept = [(entry.node, entry.term, entry.code) for entry in log.last(10)]
         mine = [("a", 3, "elected"), ("a", 3, "running"), ("a", 7, "alert")]
         assert kept == [*mine, ("b", 4, "running"), ("a", 7, "hook")]
-        sink.close()
+        await sink.close()
         assert len(EventLog(folder, lambda _: None).entries) == len(kept)
         os.close(silent)
         folder.close()
@@ -87,7 +87,9 @@ def test_what_is_worth_telling_is_found_in_one_place_and_said_once() -> None:
     workload = SimpleNamespace(state="stopped", pid=0)
     strategy = SimpleNamespace(role=Role.FOLLOWER, term=1, leader="b", paused=False, healthy=True)
     waits = [""]
-    chosen = SimpleNamespace(strategy=strategy, can=SimpleNamespace(recovering=lambda: waits[0]))
+    members = [7]
+    can = SimpleNamespace(recovering=lambda: waits[0], register=lambda: members[0])
+    chosen = SimpleNamespace(strategy=strategy, can=can)
     gate: Any = SimpleNamespace(gate=SimpleNamespace(phase="idle"))
     parts: Any = (None, None, chosen, None, SimpleNamespace(view=lambda: workload), gate, None, None, True)
     source = StatusSource(*parts)
@@ -107,4 +109,6 @@ def test_what_is_worth_telling_is_found_in_one_place_and_said_once() -> None:
         assert source.has_changed(), field
         assert not source.has_changed(), field
     waits[0] = "no-memory"
+    assert source.has_changed()
+    members[0] = 8
     assert source.has_changed()

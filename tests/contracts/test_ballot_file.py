@@ -45,13 +45,14 @@ ballots_of = st.builds(
     numbers,
     numbers,
     numbers,
-    st.lists(st.builds(ListRecord, names, st.lists(names, max_size=5).map(tuple), st.booleans()), max_size=3).map(
-        tuple
-    ),
+    st.lists(
+        st.builds(ListRecord, names, st.lists(names, max_size=5).map(tuple), st.booleans(), st.booleans()), max_size=3
+    ).map(tuple),
     st.booleans(),
     st.lists(st.tuples(names, numbers, st.integers(0, 2**63 - 1)), max_size=4).map(tuple),
     st.booleans(),
     st.none() | registers,
+    st.lists(names, max_size=8).map(tuple),
 )
 
 

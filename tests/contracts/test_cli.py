@@ -12,11 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 
 from primacy import __version__, settings
 from primacy.cli import main as entry
-from primacy.cli.call import Call
+from primacy.cli.call import Call, SpanMs
+from primacy.cli.new import write_secret
+from primacy.election.model import Ballot, Member, MembersId, Register
 from primacy.errors import (
     CannotHere,
     InUse,
@@ -29,6 +32,7 @@ from primacy.errors import (
     Unsafe,
     UsageError,
 )
+from primacy.node.ballot import packed
 
 FILES = Path(__file__).parents[1] / "files"
 OWN = (
@@ -129,7 +133,7 @@ def test_importing_the_package_or_the_times_loads_nothing_heavy() -> None:
     ("args", "parts"),
     [
         (["contrct"], ["There is no command 'contrct'", "is `contract` meant?"]),
-        (["zzz"], ["There is no command 'zzz'", "demo, dashboard, simulate, contract"]),
+        (["zzz"], ["There is no command 'zzz'", "demo, dashboard, drill, simulate, contract"]),
         (["x" * 5000], ["There is no command"]),
         (["--frobnicate"], ["--frobnicate"]),
         (["contract", "--profle", "lan"], ["--profle", "--profile"]),
@@ -149,6 +153,10 @@ def test_importing_the_package_or_the_times_loads_nothing_heavy() -> None:
         (["--config", "nowhere.yaml", "check"], ["nowhere.yaml: there is no such file"]),
         (["new", "--nodes", "0"], ["--nodes", "0"]),
         (["new", "--nodes", "1000"], ["--nodes", "1000"]),
+        (["members", "cancel", "--within", "soon"], ["--within 'soon': a span of time is 250ms, 3s, 2m"]),
+        (["members", "cancel", "--within", "-3s"], ["--within '-3s': a span"]),
+        (["members", "cancel", "--within", "3 weeks"], ["--within '3 weeks': a span"]),
+        (["members", "cancel", "--within", "25h"], ["--within 25h: from 0 to 86400000 ms"]),
     ],
 )
 def test_nonsense_gets_one_sentence_and_exit_2(say: Callable[..., Said], args: list[str], parts: list[str]) -> None:
@@ -158,6 +166,14 @@ def test_nonsense_gets_one_sentence_and_exit_2(say: Callable[..., Said], args: l
     assert all(part in said.err for part in parts), said.err
     assert len(said.err.splitlines()) <= 2
     assert len(said.err) < 600
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("250ms", 250), ("3s", 3_000), ("2m", 120_000), ("0", 0), ("15000", 15_000), (" 1 h", 3_600_000)]
+)
+def test_spans_have_a_unit_or_are_milliseconds(text: str, ms: int) -> None:
+    option = click.Option(["--within"])
+    assert SpanMs().convert(text, option, None) == ms
 
 
 def test_arguments_that_are_no_text(tmp_path: Path) -> None:
@@ -226,7 +242,9 @@ def test_contract_tells_the_hold_for_a_longer_stop(say: Callable[..., Said], tmp
 
 
 def test_check_prints_the_canonical_form(say: Callable[..., Said], tmp_path: Path) -> None:
-    said = say("check", str(FILES / "complete.yaml"))
+    write_secret(tmp_path / "secret")
+    (tmp_path / "complete.yaml").write_text((FILES / "complete.yaml").read_text())
+    said = say("check", "complete.yaml")
     assert said.code == 0
     assert "election.store is not used" in said.err
     (tmp_path / "primacy.yaml").write_text(said.out)
@@ -241,6 +259,35 @@ def test_check_in_json(say: Callable[..., Said], tmp_path: Path) -> None:
     bad = json.loads(said.out)
     assert said.code == 2
     assert [p["path"] for p in bad["problems"]] == ["log.level", "foo"]
+
+
+LISTED = "cluster: {name: x, secret_file: s, manager: {nodes: {a: {addr: 'h:1'}, b: {addr: 'h:2'}}}}\n"
+
+
+def test_R12_check_says_how_the_members_differ_and_what_it_could_not_see(
+    say: Callable[..., Said], tmp_path: Path
+) -> None:
+    """From what a node left on the disk; without that it says so."""
+    (tmp_path / "primacy.yaml").write_text(LISTED)
+    write_secret(tmp_path / "s")
+    unseen = say("check", "--state-dir", "state")
+    path = tmp_path / "state" / "x" / "main" / "ballot"
+    assert unseen.code == 0
+    assert "whether the members of the cluster are still the nodes of this file was not seen" in unseen.err
+    assert str(path) in unseen.err
+    assert not path.parent.exists(), "it only looks"
+    members = (Member("a", address="h:1"), Member("c", address="h:3"))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(packed(Ballot(5, 7, "", 500, 12, 3, (), register=Register(MembersId(4, 9), members))))
+    seen = say("check", "--state-dir", "state")
+    assert "the file names a,b; the members (version 9) are a,c (add b at h:2; remove c)" in seen.err
+    assert f"({path} says so)" in seen.err
+    said = json.loads(say("check", "--state-dir", "state", "--json").out)["members"]
+    assert said == {"seen": str(path), "version": 9, "differ": ["add b at h:2", "remove c"]}
+    path.write_bytes(path.read_bytes()[:-9])
+    assert "was not seen" in say("check", "--state-dir", "state").err
+    (tmp_path / "primacy.yaml").write_text("election: {store: {url: 'sqlite:///x'}}\n")
+    assert "members" not in say("check").err
 
 
 # --- new and keygen -------------------------------------------------------------------------------------------------
@@ -324,7 +371,7 @@ def test_every_error_has_its_exit_code(
 
 
 def test_a_missing_extra_is_named_with_its_command() -> None:
-    assert "pip install 'primacy[cache]'" in str(MissingExtra("the cache", "cache"))
+    assert "pip install 'pyzmq>=26' 'lmdb>=1.5'" in str(MissingExtra("the cache", "cache"))
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:

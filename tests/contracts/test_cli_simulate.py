@@ -73,8 +73,8 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(plan: Plan, seeds: range, jobs: int, **_: Any) -> Summary:
         return run_batch(plan, seeds, 1, run_trial=failing)
 
-    def shrunk(*args: Any) -> Any:
-        return shrink.shrink(*args, run_trial=failing)
+    def shrunk(*args: Any, engine: str) -> Any:
+        return shrink.shrink(*args, engine=engine, run_trial=failing)
 
     monkeypatch.setattr(command, "run_batch", run)
     monkeypatch.setattr(command, "shrink", shrunk)
@@ -201,6 +201,22 @@ def test_a_list_of_faults_is_taken_exactly(say: Callable[..., Said], tried: list
     ]
 
 
+def test_a_kind_of_store_is_taken_exactly_and_told(
+    say: Callable[..., Said], tried: list[tuple[Plan, range, int]]
+) -> None:
+    say("--strategy", "lease", "--engine", "redis")
+    say("--strategy", "lease")
+    assert [plan.engine for plan, _, _ in tried] == ["redis", ""]
+
+
+def test_the_summary_says_on_which_stores_the_trials_were(say: Callable[..., Said]) -> None:
+    lease = ("--strategy", "lease", "--profile", "lab", *QUICK)
+    told = json.loads(say("--engine", "kubernetes", "--seed", "4", "--json", *lease).out)
+    assert told["engines"] == {"kubernetes": 1}
+    assert re.search(r"trials on each kind of store +1 redis", say("--engine", "redis", "--seed", "4", *lease).out)
+    assert json.loads(say("--seed", "4", "--json", *QUICK).out)["engines"] == {}
+
+
 def test_a_file_gives_strategy_nodes_and_times(
     say: Callable[..., Said], tried: list[tuple[Plan, range, int]], tmp_path: Path
 ) -> None:
@@ -247,7 +263,7 @@ def test_faults_help(say: Callable[..., Said]) -> None:
         (("--faults", "stall,,link"), "--faults 'stall,,link': there is no such class"),
         (("--faults", ""), "--faults '': there is no such class"),
         (("--nodes", "0"), "'--nodes': 0 is not in the range 1<=x<=50"),
-        (("--nodes", "five"), "'--nodes': 'five' is not a valid integer"),
+        (("--nodes", "five"), "'--nodes': 'five' is not a whole number"),
         (("--minutes", "0"), "'--minutes': 0.0 is not in the range"),
         (("--minutes", "nan"), "'--minutes': nan is not in the range 1<=x<=1440"),
         (("--drift", "3"), "'--drift': 3.0 is not in the range"),
@@ -264,8 +280,12 @@ def test_faults_help(say: Callable[..., Said]) -> None:
         ),
         (("--show", "--seconds", "0", "--strategy", "bully"), "is gone: write one trial as a page with --seed K"),
         (("--seconds", "5"), "--seconds is gone: write one trial as a page"),
+        (("--nonsense",), "No such option '--nonsense'. (Did you mean one of: '--nodes', '--seed'?)"),
         (("--config", "no.yaml"), "no.yaml"),
         (("--config", "no.yaml", "--nodes", "3"), "--nodes 3 and --config no.yaml exclude each other"),
+        (("--strategy", "lease", "--engine", "redi"), "there is no such store; is redis meant?"),
+        (("--engine", "redis"), "raft has no store"),
+        (("--strategy", "cache", "--engine", "redis"), "--engine is nothing that --strategy cache knows"),
     ],
 )
 def test_nonsense_gets_one_sentence(say: Callable[..., Said], args: tuple[str, ...], sentence: str) -> None:

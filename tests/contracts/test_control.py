@@ -14,10 +14,11 @@ import pytest
 
 from primacy.control import loopback
 from primacy.control.control_server import PublicServer
-from primacy.control.document import acts_as_leader, document
+from primacy.control.document import acts_as_leader, document, is_ready
 from primacy.control.eventlog import EventLog
 from primacy.control.requests import ORDERS
 from primacy.control.when import instant
+from primacy.election.model import Role, View
 from primacy.node.folder import Folder
 from primacy.settings import of_mapping
 from tests.support.control_harness import (
@@ -96,6 +97,24 @@ def test_the_acting_leader_has_a_hold_and_running_work() -> None:
     assert not acts_as_leader(node_status(FOLLOWS))
 
 
+@pytest.mark.parametrize(
+    ("view", "ending", "ready"),
+    [
+        (VIEW, False, True),
+        (FOLLOWS, False, True),
+        (FOLLOWS._replace(role=Role.OBSERVER), False, True),
+        (FOLLOWS._replace(role=Role.PAUSED), False, True),
+        (FOLLOWS._replace(leader=""), False, False),
+        (FOLLOWS._replace(role=Role.STARTING), False, False),
+        (FOLLOWS._replace(role=Role.RECOVERING), False, False),
+        (FOLLOWS._replace(role=Role.CANDIDATE), False, False),
+        (VIEW, True, False),
+    ],
+)
+def test_a_node_is_ready_if_it_takes_part_and_knows_who_leads(view: View, ending: bool, ready: bool) -> None:
+    assert is_ready(node_status(view, ending=ending)) is ready
+
+
 def test_reading_needs_no_key(serve: Callable[[Play], None]) -> None:
     async def play(served: Served) -> None:
         assert await served.get("/healthz") == (200, {"ok": True})
@@ -103,6 +122,9 @@ def test_reading_needs_no_key(serve: Callable[[Play], None]) -> None:
         assert await served.get("/leader") == (200, {"leads": True, "node": "a", "leader": "a"})
         served.agent.shown = node_status(FOLLOWS)
         assert await served.get("/leader") == (503, {"leads": False, "node": "a", "leader": "b"})
+        assert await served.get("/readyz") == (200, {"ready": True})
+        served.agent.shown = node_status(FOLLOWS._replace(leader=""))
+        assert await served.get("/readyz") == (503, {"ready": False})
         for number in (1, 2, 3):
             served.log.add(number, "a", 7, "elected", f"sentence {number}", number)
         status, events = await served.get("/v1/events")
@@ -244,6 +266,7 @@ def test_the_public_address_serves_three_paths_to_anybody_and_takes_no_order() -
             async with aiohttp.ClientSession(headers={"Host": "billing.example"}) as http:
                 for path, status in (
                     ("/healthz", 200),
+                    ("/readyz", 200),
                     ("/leader", 200),
                     ("/metrics", 200),
                     ("/v1/state", 404),
@@ -254,12 +277,15 @@ def test_the_public_address_serves_three_paths_to_anybody_and_takes_no_order() -
                 ):
                     async with http.get(url + path) as answer:
                         assert answer.status == status, path
+                async with http.options(url + "/leader") as answer:
+                    assert (answer.status, (await answer.json())["leads"]) == (200, True)
                 for path, status in (("/v1/pause", 404), ("/leader", 405), ("/v1/links", 404)):
                     async with http.post(url + path, json={}, headers=MAY) as answer:
                         assert answer.status == status, path
                 agent.shown = node_status(FOLLOWS)
-                async with http.get(url + "/leader") as answer:
-                    assert answer.status == 503
+                for method in ("GET", "OPTIONS", "HEAD"):  # OPTIONS: what HAProxy asks by default
+                    async with http.request(method, url + "/leader") as answer:
+                        assert answer.status == 503
         finally:
             await made.close()
             listening.close()

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from primacy.control.members import difference, document, members_of, request_of
+from primacy.agent.sentences import request_sentence
+from primacy.cli.members import is_made, lines
+from primacy.cli.status import lines as status_lines
+from primacy.control import Heard
+from primacy.control.cluster import cluster
+from primacy.control.document import document as state_document
+from primacy.control.members import difference, document, members_in, members_of, request_of, sentence_of
 from primacy.election.inputs import CancelChange, ChangeMembers, ForceMembers
 from primacy.election.model import Goal, Kind, Member, MembersId, Register
 from primacy.errors import Refused, UsageError
-from tests.support.control_harness import node_status
+from primacy.settings import of_mapping
+from tests.support.control_harness import FOLLOWS, RUNS, VIEW, node_status
 
 A = Member("a", priority=2, address="10.0.0.1:7400")
 B = Member("b", address="10.0.0.2:7400")
@@ -78,8 +85,12 @@ def test_cancel_and_force_need_no_membership() -> None:
         ({"verb": "add", "node": "d", "adr": "h:1"}, UsageError, "adr: no such field"),
         ({"verb": "add", "node": "d"}, UsageError, "--addr : it is missing; say where the other nodes find it"),
         ({"verb": "add", "node": "d", "addr": "h"}, UsageError, "--addr h: this is no host:port"),
+        ({"verb": "add", "node": "d", "addr": "0.0.0.0:1"}, UsageError, "nobody else can dial it; say where"),
+        ({"verb": "set", "node": "b", "addr": "[::]:1"}, UsageError, "start it with --bind [::]:1"),
+        ({"verb": "replace", "node": "b", "new": "d", "addr": "0.0.0.0:1"}, UsageError, "that is every address of"),
         ({"verb": "add", "node": "", "addr": "h:1"}, UsageError, "is no name of a node"),
         ({"verb": "add", "node": "d/e", "addr": "h:1"}, UsageError, "'d/e' is no name of a node"),
+        ({"verb": "add", "node": "d" * 21, "addr": "h:1"}, UsageError, "is no name of a node: 1 to 20 letters"),
         ({"verb": "add", "node": "d", "addr": "h:1", "kind": "king"}, UsageError, "'king' is no kind of member"),
         ({"verb": "add", "node": "d", "addr": "h:1", "priority": -1}, UsageError, "priority -1: a whole number"),
         ({"verb": "add", "node": "d", "addr": "h:1", "priority": True}, UsageError, "priority True: a whole number"),
@@ -144,3 +155,82 @@ def test_the_document_tells_the_members_and_what_is_on_its_way() -> None:
     assert left["leaving"] == ["b"]
     none = document(status)
     assert (none["version"], none["members"]) == (None, [])
+
+
+def test_the_document_tells_who_has_which_members_who_was_not_told_and_who_asks() -> None:
+    status = node_status(FOLLOWS)._replace(
+        register=THREE,
+        others={
+            "b": Heard(RUNS._replace(members=(3, 7), untold=("x",)), 1, 0),
+            "c": Heard(RUNS._replace(members=(3, 6)), 1, 0),
+        },
+        asking=(("d", "10.0.0.4"),),
+    )
+    shown = document(status)
+    assert [row["has_version"] for row in shown["members"]] == [7, 7, 6]
+    assert shown["removed_untold"] == ["x"], "as the leader says"
+    assert shown["asking"] == [{"node": "d", "host": "10.0.0.4"}]
+    text = "\n".join(lines(shown))
+    assert "c  10.0.0.3:7400          witness   heard 5.0 s ago, has version 6" in text
+    assert "x was removed and was not told: keep it off, or remove its state folder" in text
+    assert "a node that asks to belong: d, from 10.0.0.4; to take it in: primacy members add d" in text
+    state = {**state_document(status), "rows": cluster(status)["nodes"], "acting": [], "alerts": []}
+    screen = "\n".join(status_lines(state))
+    assert "members: version 7; c has version 6; what w has is not known here" not in screen, "w is no member"
+    assert "members: version 7; c has version 6" in screen
+    assert "x was removed and was not told" in screen
+    assert "a node that asks to belong: d" in screen
+    own = document(status._replace(view=VIEW._replace(removed_untold=("y",))))
+    assert own["removed_untold"] == ["y"], "as the leader itself knows"
+
+
+def test_R12_the_file_and_the_members_differ_in_one_sentence_with_the_remedy() -> None:
+    file = of_mapping({"cluster": {"manager": {"nodes": {"a": {"addr": "10.0.0.1:7400"}, "d": {"addr": "h:1"}}}}})
+    said = sentence_of(file, THREE)
+    assert said.startswith("the file names a,d; the members (version 7) are a,b,c (add d at h:1; remove b; remove c; ")
+    assert "to edit it changes nothing. To make its nodes the members: primacy members apply;" in said
+    assert sentence_of(file, Register(MembersId(3, 7), members_in(file))) == ""
+
+
+def test_what_was_asked_for_is_said_in_words() -> None:
+    wanted = ChangeMembers((A, B, C, E), "root on h", WALL_MS, 0)
+    said = request_sentence("a", wanted, "b", THREE)
+    assert said == "a is told by root on h to change the members: add e at h:1 (said at b)"
+    assert request_sentence("a", CancelChange("")) == "a is told by an operator to give up the change of the members"
+    forced = request_sentence("a", ForceMembers(("b", "c")))
+    assert forced == "a is told by an operator to go on without the members b, c, which are gone for good"
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "made"),
+    [
+        ("add", {"node": "c", "addr": "h:1", "kind": "witness"}, True),
+        ("add", {"node": "c", "addr": "h:1", "kind": "voter"}, False),
+        ("add", {"node": "d", "addr": "h:1", "kind": "voter"}, False),
+        ("remove", {"node": "d"}, True),
+        ("remove", {"node": "b"}, False),
+        ("replace", {"node": "d", "new": "b", "addr": "h:1"}, True),
+        ("replace", {"node": "a", "new": "b", "addr": "h:1"}, False),
+        ("replace", {"node": "a", "new": "d", "addr": "h:1"}, False),
+        ("promote", {"node": "b"}, True),
+        ("promote", {"node": "c"}, False),
+        ("demote", {"node": "c", "kind": "witness"}, True),
+        ("demote", {"node": "c", "kind": "observer"}, False),
+        ("set", {"node": "a", "addr": "", "priority": 2}, True),
+        ("set", {"node": "a", "addr": "10.0.0.1:7400"}, True),
+        ("set", {"node": "a", "addr": "", "priority": 0}, False),
+        ("set", {"node": "a", "addr": "10.0.0.9:7400", "priority": 2}, False),
+        ("set", {"node": "d", "addr": "10.0.0.9:7400"}, False),
+        ("apply", {"members": [], "without": ["d"]}, True),
+        ("apply", {"members": [], "without": ["b"]}, False),
+        ("apply", {"members": [{"node": "b", "addr": "10.0.0.2:7400", "kind": "voter"}], "without": []}, True),
+        ("apply", {"members": [{"node": "b", "addr": "10.0.0.2:7400", "kind": "witness"}], "without": []}, False),
+        ("apply", {"members": [{"node": "d", "addr": "10.0.0.2:7400", "kind": "voter"}], "without": []}, False),
+        ("cancel", {}, True),
+    ],
+)
+def test_a_command_says_that_a_change_is_made_only_if_the_members_are_as_was_asked_for(
+    verb: str, body: dict[str, Any], made: bool
+) -> None:
+    """A change that was cancelled by another operator, or died with its leader, leaves the members settled, too."""
+    assert is_made(verb, body, document(node_status(FOLLOWS)._replace(register=THREE))) is made

@@ -96,9 +96,11 @@ def test_what_the_election_refuses_is_said(serve: Callable[[Play], None]) -> Non
     async def play(served: Served) -> None:
         served.agent.answers = Code.INIT_REFUSED
         assert await served.post("/v1/init") == (409, {"error": "a refuses to begin a cluster"})
+        served.agent.value = 1
+        assert await served.post("/v1/init") == (409, {"error": "a refuses to begin a cluster", "again": True})
         served.agent.shown = node_status(ending=True)
         status, said = await served.post("/v1/resume")
-        assert (status, len(served.agent.told)) == (409, 1)
+        assert (status, len(served.agent.told)) == (409, 2)
         assert "is stopping" in said["error"]
 
     serve(play)
@@ -109,7 +111,7 @@ def test_what_the_election_refuses_is_said(serve: Callable[[Play], None]) -> Non
     [
         ("step-down", {}, FOLLOWS, "node a does not lead, b does; there, say: primacy step-down"),
         ("step-down", {}, FOLLOWS._replace(leader=""), "knows of nobody"),
-        ("transfer", {"to": "a"}, VIEW, "is this node"),
+        ("transfer", {"to": "a"}, VIEW, "leads already"),
         ("transfer", {"to": "c"}, VIEW, "is not heard"),
         ("transfer", {"to": "w"}, VIEW, "is a witness"),
         ("transfer", {"to": "b"}, FOLLOWS, "there, say: primacy transfer b"),

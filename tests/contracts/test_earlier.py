@@ -67,7 +67,7 @@ def test_status_shows_an_earlier_node(earlier_node: FoundNode) -> None:
     text = "\n".join(lines(state, verbose=True))
     assert state["workload"]["containment"] == "strong"
     assert [row["workload"]["state"] for row in state["rows"]] == ["stopped"] * 3
-    assert "the command runs nowhere" in text
+    assert "nobody is known to run the command" in text
     assert "ALERT: node a runs with another configuration than c" in text
 
 

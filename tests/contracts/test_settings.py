@@ -163,7 +163,7 @@ cluster:
 election:
   strategy: raaft
   timing:
-    hold_ms: 3s
+    hold_ms: 3 parsecs
     heartbeat_ms: -4
 run:
   command: /bin/true --fast
@@ -181,12 +181,26 @@ log: {level: loud}
         "letter or digit",
         "line 9: election.strategy = raaft: a strategy is one of raft, lease, bully, ring, or your own as "
         "package.module:Class",
-        "line 11: election.timing.hold_ms = 3s: must be a whole number of milliseconds, without a unit: 3000",
+        "line 11: election.timing.hold_ms = 3 parsecs: must be a span of time: 250ms, 3s, 2m, or 3000 (milliseconds)",
         "line 12: election.timing.heartbeat_ms = -4: must be at least 1",
         "line 14: run.command = /bin/true --fast: must be a list, such as [/bin/true, --fast]",
-        "line 15: run.stop_ms = many: must be a whole number of milliseconds, without a unit",
+        "line 15: run.stop_ms = many: must be a span of time: 250ms, 3s, 2m, or 3000 (milliseconds)",
         "line 16: log.level = loud: must be one of debug, info, warn, error",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("3s", 3_000), ("250ms", 250), ("2m", 120_000), ("1 h", 3_600_000), ("4_000", 4_000), (3000, 3_000)],
+)
+def test_spans_of_time_have_units_or_are_milliseconds(text: object, ms: int) -> None:
+    assert settings.of_mapping({"run": {"stop_ms": text}}).run.stop_ms == ms
+
+
+def test_a_unit_where_no_time_is_meant_is_refused() -> None:
+    nodes = {"a": {"addr": "h:1", "priority": "3s"}}
+    found = problems_in({"cluster": {"manager": {"nodes": nodes}, "node": "a"}})
+    assert found == ["cluster.manager.nodes.a.priority = 3s: must be a whole number, without a unit"]
 
 
 def test_a_setting_in_the_wrong_place_is_told_where_it_belongs() -> None:
@@ -325,6 +339,18 @@ def test_every_field_of_the_times_can_be_overridden() -> None:
             ("at least two nodes",),
         ),
         (
+            {"election": {"store": {"url": "redis://h", "durability": "advisory"}}},
+            ("election.store.durability = advisory: two nodes can hold", "postgresql://host/db"),
+        ),
+        (
+            {"election": {"store": {"url": "rediss://u:hidden@h/1?ca=x&durability=%61dvisory#y"}}},
+            ("election.store.url = ?durability=advisory: two nodes can hold", "appendfsync always"),
+        ),
+        (
+            {"election": {"store": {"url": "sqlite:///x", "durability": "advisory"}}},
+            ("election.store.durability = advisory: only redis:// has it",),
+        ),
+        (
             {"election": {"strategy": "raft"}, "cluster": {"manager": {"type": "join_server", "addr": "h:1"}}},
             ("counts votes over a fixed list", "set cluster.manager.type to static"),
         ),
@@ -344,7 +370,11 @@ def test_every_field_of_the_times_can_be_overridden() -> None:
             },
             ("only raft counts votes", "use observer"),
         ),
-        ({"cluster": {"node": "z", "manager": {"nodes": THREE}}}, ("cluster.node = z", "which has a, b, c")),
+        (
+            {"cluster": {"node": "z", "manager": {"nodes": THREE}}, "election": {"strategy": "bully"}},
+            ("cluster.node = z", "which has a, b, c"),
+        ),
+        ({"cluster": {"node": "z z", "manager": {"nodes": THREE}}}, ("cluster.node = z z", "1 to 20 letters")),
         ({"cluster": {"user": "someone"}}, ("cluster.pass", "is missing")),
         ({"cluster": {"user": "me", "pass": "longer"}}, ("cluster.user = me", "at least 4 characters")),
         ({"run": {"health": [{"every_ms": 1000}]}}, ("exactly one of http, tcp or command; here nothing",)),
@@ -388,7 +418,15 @@ def test_settings_can_be_sent_to_another_process() -> None:
 
 def test_a_wrong_node_option_is_refused() -> None:
     with pytest.raises(SettingsError, match="--node = z: is not in"):
-        settings.of_mapping({"cluster": {"manager": {"nodes": THREE}}}, "z")
+        settings.of_mapping({"cluster": {"manager": {"nodes": THREE}}, "election": {"strategy": "ring"}}, "z")
+
+
+def test_R12_a_node_of_raft_need_not_be_in_the_file() -> None:
+    made = settings.of_mapping({"cluster": {"manager": {"nodes": THREE}}}, "z")
+    assert made.node == "z"
+    assert "primacy members add z --addr HOST:PORT" in " ".join(checks.notes(made))
+    with pytest.raises(SettingsError, match=r"--node = z/: is not in cluster\.manager\.nodes, and an id has 1 to 20"):
+        settings.of_mapping({"cluster": {"manager": {"nodes": THREE}}}, "z/")
 
 
 def test_notes_say_what_is_unusual() -> None:

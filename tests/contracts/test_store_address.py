@@ -40,6 +40,15 @@ pytestmark = pytest.mark.beside(order=540)
         ("etcd://", "etcd://host:port,host:port"),
         ("etcds://host?ca=/nowhere/ca.pem", "certificates of the store cannot be used"),
         ("etcds://host?nonsense=1", "nonsense= is unknown here"),
+        ("redis://", "redis://user:password@host:port/0"),
+        ("redis://one,two/0", "one server"),
+        ("redis://host/leases", "its database's number"),
+        ("redis+sentinel://host/0", "one server"),
+        ("redis://host:x/0", "not a URL"),
+        ("redis://host/0?ca=/nowhere/ca.pem", "rediss:// has ca"),
+        ("redis://host/0?durability=no", "neither durable nor advisory"),
+        ("rediss://host?ca=/nowhere/ca.pem", "certificates of the store cannot be used"),
+        ("rediss://host?nonsense=1", "nonsense= is unknown here"),
     ],
 )
 def test_a_wrong_address_says_what_would_be_right(address: str, says: str) -> None:
@@ -48,7 +57,12 @@ def test_a_wrong_address_says_what_would_be_right(address: str, says: str) -> No
 
 
 def test_a_password_stays_where_it_is() -> None:
-    for address in ("postgresql://u:hidden@host:port/db", "mysql://u:hidden@host:port/db", "etcd://u:hidden@h:p"):
+    for address in (
+        "postgresql://u:hidden@host:port/db",
+        "mysql://u:hidden@host:port/db",
+        "etcd://u:hidden@h:p",
+        "redis://u:hidden@h:p",
+    ):
         with pytest.raises(UsageError) as wrong:
             open_store(address)
         assert "hidden" not in str(wrong.value)
@@ -56,6 +70,7 @@ def test_a_password_stays_where_it_is() -> None:
         "postgresql://u:hidden@127.0.0.1:1/db",
         "mysql://u:hidden@127.0.0.1:1/db",
         "etcd://u:hidden@127.0.0.1:1",
+        "redis://:hidden@127.0.0.1:1",
     ):
         answer = Harness(open_store(address)).look()
         assert not answer.ok
@@ -81,8 +96,10 @@ def test_a_missing_driver_is_one_sentence() -> None:
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.splitlines() == [
-        "MissingExtra a store in PostgreSQL needs the extra `postgres`: pip install 'primacy[postgres]'",
-        "MissingExtra a store in MySQL or MariaDB needs the extra `mysql`: pip install 'primacy[mysql]'",
+        "MissingExtra a store in PostgreSQL needs the extra `postgres`: pip install 'psycopg[binary]>=3.2' "
+        "(pipx inject primacy 'psycopg[binary]>=3.2')",
+        "MissingExtra a store in MySQL or MariaDB needs the extra `mysql`: pip install 'PyMySQL[rsa]>=1.1' "
+        "(pipx inject primacy 'PyMySQL[rsa]>=1.1')",
     ]
 
 

@@ -33,7 +33,7 @@ from tests.support.transport_harness import (
 )
 
 
-@pytest.mark.parametrize("kind", ["memory", "udp"])
+@pytest.mark.parametrize("kind", ["memory", "udp", "shared"])
 def test_the_contract_of_a_transport(kind: str) -> None:
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
@@ -62,7 +62,7 @@ def test_the_contract_of_a_transport(kind: str) -> None:
     play(story, kind)
 
 
-@pytest.mark.parametrize("kind", ["memory", "udp"])
+@pytest.mark.parametrize("kind", ["memory", "udp", "shared"])
 def test_a_cut_link_is_cut_one_way_or_both_and_mended(kind: str) -> None:
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
@@ -195,7 +195,7 @@ def test_E1_two_machines_behind_one_address_do_not_make_a_message_go_to_and_fro(
             put = 1
             while under_way:
                 to, data = under_way.pop(0)
-                to._take(data, None, "")
+                to._take(data, None, None)
                 put += len(under_way)
                 assert put < 20, "it goes on"
 
@@ -269,7 +269,7 @@ def test_a_port_in_use_an_address_of_another_machine_and_a_name_that_nobody_know
         with pytest.raises(InUse, match="is in use"):
             await pair.make("a", 12).start(pair.heard["a"].append)
         foreign = UdpTransport(seal_of("b"), Address("203.0.113.9", 7400), {}, pair.complaints.append)
-        with pytest.raises(CannotHere, match="say `bind` as well"):
+        with pytest.raises(CannotHere, match="say `bind` in the file, or --bind"):
             await foreign.start(pair.heard["b"].append)
         unknown = {"a": Address("no-such-name.invalid", 7400)}
         here = Address.of(f"127.0.0.1:{pair.ports['b']}")

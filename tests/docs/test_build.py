@@ -20,12 +20,16 @@ import pytest
 from packaging.requirements import Requirement
 
 from primacy import __version__
+from primacy.errors import EXTRAS
+from tests.support.product_requirements import product
+from tests.support.readme import run_readme
 
 pytestmark = pytest.mark.beside(order=570)
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = f"primacy-{__version__}"
+DOCUMENTS = "primacy/documents"
 KINDS = {".py", ".pyi", ".typed", ".html", ".css", ".js", ".svg"}
 """What the package may consist of. A new kind of file is added here on purpose, or it was an accident."""
 PAGE = ("index.html", "app.js", "base.css", "favicon.svg", "pages/overview.js")
@@ -37,7 +41,7 @@ def started(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env={**kept, "HOME": str(cwd), "XDG_STATE_HOME": str(cwd / "state")},
+        env={**kept, "HOME": str(cwd), "PRIMACY_STATE_DIR": str(cwd / "state")},  # not root's own
         capture_output=True,
         text=True,
         check=False,
@@ -76,10 +80,17 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(made: dict[str
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert {Path(name).suffix for name in files} <= KINDS
-    assert files >= {"primacy/py.typed", "primacy/__init__.pyi", "primacy/sim/trace_page.html"}
+    assert files >= {"primacy/py.typed", "primacy/__init__.pyi", "primacy/timeline/static/file.html"}
     assert files >= {f"primacy/dashboard/static/{name}" for name in PAGE}
     about = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
-    assert names_in_the_wheel(made[".whl"]) == files | {f"{NAME}.dist-info/{name}" for name in about}
+    beside = {f"{NAME}.dist-info/{name}" for name in about} | {f"{NAME}.data/data/share/man/man1/primacy.1"}
+    carried = {
+        f"{DOCUMENTS}/{file.relative_to(ROOT)}"
+        for file in (*(ROOT / "docs").rglob("*.md"), *(ROOT / "contrib").rglob("*"))
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert len(carried) > 30
+    assert names_in_the_wheel(made[".whl"]) == files | beside | carried
 
 
 def test_the_source_archive_has_what_builds_tests_and_explains(made: dict[str, Path]) -> None:
@@ -88,10 +99,22 @@ def test_the_source_archive_has_what_builds_tests_and_explains(made: dict[str, P
     assert all(not name.startswith(("/", "..")) for name in names)
     first = {name.partition("/")[0] for name in names}
     assert first == {
-        *("PKG-INFO", "pyproject.toml", "Makefile", "LICENSE", ".gitignore", ".github", ".pre-commit-config.yaml"),
+        *(
+            "PKG-INFO",
+            "pyproject.toml",
+            "hatch_build.py",
+            "Makefile",
+            "LICENSE",
+            ".gitignore",
+            "Containerfile",
+            ".dockerignore",
+            ".github",
+            ".pre-commit-config.yaml",
+        ),
         *("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
-        *("requirements.txt", "requirements-bench.txt", "requirements-examples.txt"),
-        *("src", "tests", "docs", "bench", "examples"),
+        *("requirements.txt", "requirements-product.txt", "requirements-bench.txt", "requirements-examples.txt"),
+        *("requirements-site.txt", "requirements-page.txt", "requirements-release.txt"),
+        *("src", "tests", "docs", "bench", "examples", "contrib"),
     }
     assert not [name for name in names if "__pycache__" in name or name.endswith((".pyc", ".log"))]
 
@@ -162,11 +185,10 @@ def test_the_installed_wheel_works_without_anything_else(empty: Path, tmp_path: 
     """The commands of the README's beginning, and a real process under the guard."""
     primacy = empty / "primacy"
     assert __version__ in ran(primacy, "--version", cwd=tmp_path)
-    ran(primacy, "new", cwd=tmp_path)
-    ran(primacy, "check", cwd=tmp_path)
-    assert "margin" in ran(primacy, "contract", cwd=tmp_path)
     trial = tmp_path / "trial"
     trial.mkdir()
+    assert run_readme([str(primacy)], tmp_path, trial) >= 4
+    assert "margin" in ran(primacy, "contract", cwd=tmp_path)
     ran(primacy, "simulate", "--nodes", "3", "--seed", "1", "--minutes", "1", "--trace", "t.html", cwd=trial)
     assert "<script" in (trial / "t.html").read_text()
     told = ran(
@@ -186,6 +208,27 @@ def test_every_command_of_the_installed_wheel_can_explain_itself(empty: Path, tm
     codes = re.findall(r"^==== (\S+) (\d+)$", said, re.MULTILINE)
     assert len(codes) > 20
     assert {code for _, code in codes} == {"0"}
+
+
+def test_what_the_starter_file_and_errors_point_to_is_in_the_installed_wheel(empty: Path, tmp_path: Path) -> None:
+    """Every document that a text for users names, read where there is no checkout."""
+    texts = [file.read_text() for file in sorted((ROOT / "src").rglob("*.py"))]
+    named = {name for text in texts for name in re.findall(r"`primacy docs ([\w./-]+)", text)}
+    assert named >= {"config", "strategies", "haproxy.cfg"}
+    for name in named:
+        path = Path(ran(empty / "primacy", "docs", "--path", name, cwd=tmp_path).strip())
+        assert path.is_relative_to(empty.parent), name
+        assert ran(empty / "primacy", "docs", name, cwd=tmp_path) == path.read_text()
+    assert (empty.parent / "share/man/man1/primacy.1").read_text() == (ROOT / "docs/man/primacy.1").read_text()
+
+
+def test_the_extras_are_the_same_in_the_project_the_errors_and_the_page() -> None:
+    extras = {name: packages for name, packages in PROJECT["optional-dependencies"].items() if name != "all"}
+    assert {name: list(packages) for name, packages in EXTRAS.items()} == extras
+    page = (ROOT / "docs/install.md").read_text()
+    for name, packages in extras.items():
+        brings = ", ".join(f"`{package}`" for package in packages)
+        assert re.search(rf"^\| `{name}` \| .* \| {re.escape(brings)} \|$", page, re.MULTILINE), name
 
 
 def test_a_missing_extra_is_named_with_what_installs_it(empty: Path, tmp_path: Path) -> None:
@@ -212,10 +255,10 @@ def test_a_missing_extra_is_named_with_what_installs_it(empty: Path, tmp_path: P
     )
     done = started("/bin/sh", "-c", 'exec "$@" 2>&1', "sh", empty / "python", "-c", program, *calls, cwd=tmp_path)
     lines = done.stdout.splitlines()
-    assert [re.findall(r"pip install 'primacy\[(\w+)\]'", line) for line in lines] == [[e] for e in calls.values()], (
-        lines
-    )
-    assert len(lines) == len(calls)
+    assert len(lines) == len(calls), lines
+    for line, extra in zip(lines, calls.values(), strict=True):
+        packages = " ".join(f"'{package}'" for package in PROJECT["optional-dependencies"][extra])
+        assert f"the extra `{extra}`: pip install {packages} (" in line
     assert {line.split()[0] for line in lines[1:]} == {"4"}
 
 
@@ -235,3 +278,21 @@ def test_a_type_checker_reads_the_types_of_the_installed_wheel(empty: Path, tmp_
     )
     call = (sys.executable, "-m", "mypy", "--strict", "--python-executable", empty / "python", "user.py")
     assert 'Revealed type is "primacy.library.election.Election"' in ran(*call, cwd=tmp_path)
+
+
+def test_the_requirements_of_the_demo_are_those_of_the_product_as_the_lock_has_them() -> None:
+    """`make demo` installs these and nothing else: no more and no less than the metadata asks for."""
+    kept = (ROOT / "requirements-product.txt").read_text()
+    assert kept == product((ROOT / "requirements.txt").read_text()), "run: make lock"
+    named = {name.lower().replace("_", "-") for name in re.findall(r"^([\w.-]+)==", kept, re.MULTILINE)}
+    wanted = [Requirement(text) for text in PROJECT["dependencies"]]
+    needed: set[str] = set()
+    while wanted:
+        one = wanted.pop()
+        name = one.name.lower().replace("_", "-")
+        if name in needed or (one.marker is not None and not one.marker.evaluate({"extra": ""})):
+            continue
+        needed.add(name)
+        wanted += [Requirement(text) for text in metadata.requires(name) or ()]
+    assert needed <= named
+    assert len(named) < 25, "the demo grows"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from fnmatch import fnmatchcase
 from functools import cache
@@ -25,44 +24,26 @@ from tests.support.mutants import MUTANTS, SAFETY
 from tests.support.mutants_cache import CACHE_MUTANTS
 from tests.support.mutants_lease import LEASE_MUTANTS
 from tests.support.mutants_members import MUTANTS as MEMBER_MUTANTS
+from tests.support.readme import README, run_readme, runnable
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-ORIGINS = (ROOT / "docs/origins.md").read_text()
+ORIGINS = (ROOT / "docs/origins/origins.md").read_text()
 RULES = (ROOT / "docs/rules.md").read_text()
 FAULTS = (ROOT / "docs/faults.md").read_text()
 SIM = ROOT / "src/primacy/sim"
 SOURCES = {file: file.read_text() for file in sorted((ROOT / "src").rglob("*.py"))}
 PAGES = [ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")] + sorted(
-    (ROOT / "docs").glob("*.md")
+    (ROOT / "docs").rglob("*.md")
 )
-RUN_TAG = re.compile(r"<!-- runnable(: prints)? -->\n```console\n(.*?)```", re.DOTALL)
-
-
-def commands(block: str) -> list[tuple[str, str]]:
-    """(command, what the document says that it prints) of a console block."""
-    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
-    return [(line.partition("#")[0].strip(), output) for line, _, output in (part.partition("\n") for part in parts)]
-
-
-RUNNABLE = [(*pair, bool(prints)) for prints, block in RUN_TAG.findall(README) for pair in commands(block)]
 
 
 def test_commands_in_the_readme_run(tmp_path: Path) -> None:
-    """In the order of the page, in one folder, as a reader would. One test: several would go to several workers."""
-    for command, printed, prints in RUNNABLE:
-        program, name, *args = command.split()
-        assert program == "primacy"
-        call = [sys.executable, "-m", "primacy.cli.main", name, *args]
-        result = subprocess.run(call, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
-        assert result.returncode == 0, f"{command}: {result.stderr}"
-        if prints:
-            bare = subprocess.run(call, capture_output=True, text=True, check=True, cwd=ROOT / "docs", timeout=120)
-            assert printed.strip() in bare.stdout, command
+    """One test: several would go to several workers."""
+    assert run_readme([sys.executable, "-m", "primacy.cli.main"], tmp_path, ROOT / "docs") >= 4
 
 
 def test_the_readme_shows_some_commands() -> None:
-    assert {command.split()[1] for command, _, _ in RUNNABLE} >= {"simulate", "contract", "new", "check"}
+    assert {each.command.split()[1] for each in runnable()} >= {"simulate", "contract", "new", "check"}
 
 
 def test_the_table_of_guarantees_is_the_programs_own() -> None:
@@ -75,6 +56,8 @@ def test_the_table_of_guarantees_is_the_programs_own() -> None:
 
 def test_the_readme_is_short_and_its_file_is_right(tmp_path: Path) -> None:
     assert len(README.splitlines()) <= 150
+    activated = re.findall(r"^\$ (.*)\. (\S+)/bin/activate", README, re.MULTILINE)
+    assert [(before.strip(" &"), made) for before, made in activated] == [("make setup", ".venv")], "demo makes another"
     (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
     (tmp_path / "example.yaml").write_text(example)
     assert settings.load(tmp_path / "example.yaml").election.strategy == "raft"
@@ -157,7 +140,7 @@ def test_every_row_of_the_seeds_says_what_shows_it() -> None:
 def test_every_scenario_and_limitation_of_the_first_seed_is_a_test_and_has_its_line() -> None:
     """Ten and seven, as Ghoti has them; the tests are named by their numbers."""
     files = "".join(file.read_text() for file in sorted((ROOT / "tests").rglob("test_manager*.py")))
-    lines = (ROOT / "docs/deviations.md").read_text()
+    lines = (ROOT / "docs/origins/deviations.md").read_text()
     for kind, count in (("scenario", 10), ("limitation", 7)):
         wanted = set(range(1, count + 1))
         assert {int(found) for found in re.findall(rf"^def test_{kind}_(\d+)_", files, re.MULTILINE)} == wanted
@@ -295,17 +278,21 @@ def test_links_between_the_documents_lead_somewhere() -> None:
 
 def test_rooms_that_the_architecture_names_exist() -> None:
     """Every file that the map names is there, and every file of the rooms is on the map; a family, by its pattern."""
-    text = (ROOT / "ARCHITECTURE.md").read_text()
+    architecture = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(architecture.splitlines()) <= 90, "it is read at a glance: a screen and a half"
+    text = (ROOT / "docs/map.md").read_text()
     assert len(text.splitlines()) <= 125, "a map is read at a glance: two screens"
-    for name in re.findall(r"`([a-z/]+/[a-z_]+\.py)`", text):
+    for name in re.findall(r"`([a-z/]+/[a-z_]+\.py)`", architecture + text):
         assert (ROOT / "src/primacy" / name).exists(), name
     rooms = (
         "settings",
         "election",
+        "placement",
         "node",
         "supervise",
         "agent",
         "library",
+        "contrib",
         "sim",
         "control",
         "transport",
@@ -315,6 +302,8 @@ def test_rooms_that_the_architecture_names_exist() -> None:
         "slots",
         "cache",
         "lab",
+        "drill",
+        "timeline",
         "dashboard",
         "cli",
     )
@@ -325,7 +314,7 @@ def test_rooms_that_the_architecture_names_exist() -> None:
         named = {
             f"{room}/{name if '/' in name else folder + name}"
             for folder, part in (("", head), *zip(more[::2], more[1::2], strict=True))
-            for name in re.findall(r"\b(?:[a-z]+/)?[a-z_]*\*?\.py\b", part)
+            for name in re.findall(r"\b(?:[a-z]+/)*[a-z_]*\*?\.py\b", part)
         }
         found = {(file, name) for file in files for name in named if file.match(name)}
         assert {file for file, _ in found} == files, room
@@ -365,8 +354,8 @@ def test_the_page_for_operators_explains_every_sentence_of_status() -> None:
     """What a node may wait for, what stands between two nodes, and every alert: as the code says it."""
     page = re.sub(r"\s+", " ", (ROOT / "docs/operate.md").read_text())
     spoken = {
-        "election/raft/view.py": ("waits_for", "waits_leading", "waits_muted"),
-        "election/lease/view.py": ("waits_for", "waits_for_row", "waits_for_names", "doubt"),
+        "election/raft/view.py": ("waits_for", "waits_leading", "waits_muted", "waits_first", "waits_changed"),
+        "election/lease/view.py": ("waits_for", "waits_for_row", "waits_for_names", "waits_changed", "doubt"),
         "transport/notices.py": ("unresolved", "no_route", "other_layout", "no_seal", "duplicate_nodes", "unheard"),
         "control/cluster.py": ("alerts", "_both"),
         "cli/status.py": ("sentences",),

@@ -15,9 +15,10 @@ import pytest
 import primacy
 from primacy import blocking
 from primacy.settings.timing import PROFILES
+from tests.support.programs import need
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / name for name in ("library.md", "cron.md", "fencing.md")]
+PAGES = [ROOT / "docs" / name for name in ("library.md", "cron.md", "fencing.md", "schedulers.md")]
 BLOCK = re.compile(r"(<!-- runnable -->\n)?```python\n(.*?)```", re.DOTALL)
 BLOCKS = [
     pytest.param(bool(run), code, id=f"{page.stem}-{number}")
@@ -32,6 +33,8 @@ def test_programs_in_the_documents(runnable: bool, code: str, tmp_path: Path) ->
     ast.parse(code if runnable else f"async def body():\n{re.sub('^', '    ', code, flags=re.MULTILINE)}")
     if not runnable:
         return
+    if "apscheduler" in code:
+        need("apscheduler")
     quick = code.replace('db"', 'db", profile="lab"').replace("at_least_ms=1_000", "at_least_ms=100")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", quick],
@@ -46,7 +49,7 @@ def test_programs_in_the_documents(runnable: bool, code: str, tmp_path: Path) ->
 
 
 def test_the_documents_run_programs() -> None:
-    assert sum("runnable -->" in page.read_text() for page in PAGES) == 3
+    assert sum("runnable -->" in page.read_text() for page in PAGES) == 4
 
 
 TYPED = """

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import importlib.util
 import json
-import os
-import re
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,59 +20,16 @@ import pytest
 
 from primacy.settings.timing import PROFILES
 from tests.support.holder_harness import BETWEEN_STOPS_S, locked
+from tests.support.programs import EXAMPLES, WITHIN_S, Program, Start, need, until
 from tests.support.safety_checks import safe, tokens_grow
 from tests.support.servers import free_port, stop_whole
-from tests.support.store_harness import made_new
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=120)
 
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
-WITHIN_S = 60
+SIGTERM_CODE = 128 + signal.SIGTERM
+"""A program that has no handler of its own ends in order, and says so (docs/library.md)."""
 CANARY_HEARTBEAT_MS = PROFILES["fast"].heartbeat_ms
 """That the one which works goes on is asked of a machine that lets it run."""
-
-
-class Program:
-    """One process, its output in a file."""
-
-    def __init__(self, log: Path, *command: str, cwd: Path, **environment: str) -> None:
-        self.log = log
-        with log.open("wb") as out:
-            self.child = subprocess.Popen(
-                command, cwd=cwd, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **environment}
-            )
-
-    def says(self, pattern: str) -> list[str]:
-        """In whole lines: of one that is just being written, a part may be seen."""
-        return re.findall(pattern, self.log.read_text().rpartition("\n")[0])
-
-    def ends(self, number: int = signal.SIGTERM) -> int:
-        self.child.send_signal(number)
-        return self.child.wait(WITHIN_S)
-
-
-class Start:
-    """Starts programs that share a folder, and ends them."""
-
-    def __init__(self, below: Path) -> None:
-        self.started: list[Program] = []
-        self.folder = below
-        made_new(f"sqlite:///{below}/leases.db")
-
-    def __call__(self, *command: str, cwd: Path = EXAMPLES, **environment: str) -> Program:
-        store = f"sqlite:///{self.folder}/leases.db"
-        more = {"STORE": store, "PROFILE": "fast", "PYTHONUNBUFFERED": "1", **environment}
-        self.started.append(Program(self.folder / f"log{len(self.started)}", *command, cwd=cwd, **more))
-        return self.started[-1]
-
-    def end(self) -> None:
-        while self.started:
-            program = self.started.pop()
-            if program.child.poll() is None:
-                program.child.kill()
-            program.child.wait(WITHIN_S)
 
 
 @pytest.fixture
@@ -93,17 +46,6 @@ def stop_outside_of_a_write(program: Program, *databases: Path) -> None:
         program.child.send_signal(signal.SIGCONT)
         time.sleep(BETWEEN_STOPS_S)
         stop_whole(program.child.pid)
-
-
-def need(*packages: str) -> None:
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)} (group `examples` of pyproject.toml)")
-
-
-def until(check: Callable[[], Any], what: str, *programs: Program) -> Any:
-    logs = [program.log for program in programs]
-    return wait_until(check, what, WITHIN_S, 0.02, told=lambda: "\n".join(log.read_text()[-2_000:] for log in logs))
 
 
 def get(port: int, path: str) -> dict[str, Any] | None:
@@ -160,13 +102,16 @@ def test_apscheduler_once_one_of_all_schedulers_runs_the_job(start: Start) -> No
 
 def test_apscheduler_leader_only_the_leader_has_a_scheduler(start: Start) -> None:
     need("apscheduler")
-    programs = [start(sys.executable, "apscheduler_leader.py", EVERY_S="0.1") for _ in range(2)]
+    programs = [start(sys.executable, "apscheduler_leader.py", EVERY_S="0.1", PROFILE="wan") for _ in range(2)]
     pattern = r"ticks under token (\d+)"
     leader = until(lambda: next((p for p in programs if len(p.says(pattern)) > 5), None), "ticks", *programs)
     (other,) = (program for program in programs if program is not leader)
     assert not other.says(pattern)
-    assert leader.ends(signal.SIGINT) == 130
+    assert leader.ends() == SIGTERM_CODE
+    ended_s = time.monotonic()
     until(lambda: other.says(pattern), "the other one's ticks", other)
+    assert time.monotonic() - ended_s < PROFILES["wan"].hold_ms / 1_000, "the lease was released"
+    assert other.ends(signal.SIGINT) == 130
     tokens_grow([int(leader.says(pattern)[-1]), int(other.says(pattern)[0])])
 
 
@@ -179,6 +124,9 @@ def test_django_the_command_works_on_one_machine_at_a_time_and_is_fenced(start: 
 
     migrated = manage("migrate", "-v0")
     assert migrated.child.wait(WITHIN_S) == 0, migrated.log.read_text()
+    first = manage("build_reports")
+    until(lambda: first.says(r"report \d+ under"), "the first reports", first)
+    assert first.ends() == SIGTERM_CODE, first.log.read_text()
     old, new = manage("build_reports"), None
     until(lambda: len(old.says(r"report \d+ under")) > 3, "reports", old)
     new = manage("build_reports", "--reports", "5")
@@ -190,7 +138,7 @@ def test_django_the_command_works_on_one_machine_at_a_time_and_is_fenced(start: 
         rows = connection.execute("SELECT token, pid FROM reports_report ORDER BY id").fetchall()
     tokens = [token for token, _ in rows]
     safe(tokens == sorted(tokens), f"the fence let an older token through: {tokens}")
-    assert {pid for _, pid in rows} == {old.child.pid, new.child.pid}
+    assert {pid for _, pid in rows} == {first.child.pid, old.child.pid, new.child.pid}
 
 
 def test_celery_beat_under_primacy_run(start: Start) -> None:

@@ -220,7 +220,9 @@ def test_a_slow_disk_delays_nobody_and_its_values_can_be_read_meanwhile() -> Non
                 assert (await cache.get(f"k{each}")).value == b"value of k%d" % each
                 peer.serving.drop(b"k%d" % each)
                 assert (await cache.get(f"k{each}")).value == b"value of k%d" % each
-            assert time.monotonic() - began_s < 2.0
+            assert time.monotonic() - began_s < 50 * disk.takes_s / 3, (
+                "waiting for each write takes three times as long"
+            )
             assert peer.counts["batches"] < 20, "what waits becomes one batch"
         assert disk.read(b"k49") is not None, "stop waits for the last batch"
 

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import canary
-from tests.support.canary import Canary, Void, beside_a_canary, excused_if_late
+from tests.support.canary import Canary, StandingCanary, Void, beside_a_canary, excused_if_late
 from tests.support.safety_checks import SafetyViolation, safe, violation_in
 
 pytestmark = pytest.mark.moments(order=70)
@@ -215,6 +216,67 @@ def test_an_overlap_beside_a_late_canary_is_neither_repeated_nor_skipped(
     assert "SafetyViolation: two at once" in said
     assert "attempts x." in said, "once"
     assert "attempts x.x" not in said
+
+
+# --- tests without a canary of their own ------------------------------------------------------------------------------
+
+
+def test_the_canary_of_all_says_what_was_late_since_it_was_asked_last() -> None:
+    standing = StandingCanary()
+    standing.late()  # it sits there now
+    try:
+        standing.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)
+        standing.process.send_signal(signal.SIGCONT)
+        late = standing.late()
+        assert int(re.findall("woke ([0-9]+) ms late, its disk took [0-9]+ ms", late)[0]) >= 200
+        assert standing.late() != late, "what was told is told once"
+    finally:
+        standing.end()
+    assert standing.process.returncode == 0
+
+
+def test_a_write_that_hangs_is_told_before_it_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ends = threading.Event()
+    monkeypatch.setattr(os, "fdatasync", lambda file: ends.wait(20))
+    disk = canary.Disk(str(tmp_path))
+    try:
+        time.sleep(0.1)
+        assert disk.slowest_s() >= 0.09
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        ends.set()
+
+
+SLOW = """
+from tests.support import void_attempts
+
+class Slow:
+    def late(self):
+        return {late!r}
+
+void_attempts.standing = Slow
+void_attempts.IN_REAL_TIME.update(Path(__file__).parts)
+"""
+
+
+@pytest.mark.parametrize(
+    ("late", "body", "attempts", "outcome"),
+    [
+        ("its disk took 900 ms", UNSTABLE, "x.x.x.", "1 failed"),
+        ("its disk took 900 ms", "def test_it(attempts):\n    assert attempts == 3\n", "x.x.", "1 passed"),
+        ("its disk took 900 ms", OVERLAP, "x.", "1 failed"),
+        ("its disk took 900 ms", "def test_it(attempts):\n    assert attempts == 7, 'token 8'\n", "x.", "1 failed"),
+        ("", UNSTABLE, "x.", "1 failed"),
+    ],
+    ids=["fails always", "passes then", "safety", "sounds like it", "on time"],
+)
+def test_what_fails_beside_a_late_disk_is_tried_again_but_never_skipped(
+    tmp_path: Path, late: str, body: str, attempts: str, outcome: str
+) -> None:
+    said = run_of(tmp_path, body, SLOW.format(late=late))
+    assert outcome in said, said
+    assert said.endswith(f"attempts {attempts}"), said
 
 
 # --- nobody goes around it --------------------------------------------------------------------------------------------

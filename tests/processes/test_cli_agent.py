@@ -14,20 +14,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
 from primacy.cli import main as entry
 from primacy.cli.new import write_secret
+from primacy.cli.status import is_unknown, is_well
 from primacy.cli.status import lines as status_lines
 from primacy.cli.why import lines as why_lines
 from primacy.cli.why import took_text
+from primacy.control.client import asked_by
 from primacy.control.eventlog import FILE_NAME
+from primacy.control.placement import AGENT_REQUESTS
 from primacy.control.requests import ORDERS
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=300)
 
+BY = asked_by("/v1/pause")
 WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""
 
@@ -74,7 +79,7 @@ class Node:
 
     def document(self, say: Say) -> dict[str, Any]:
         said = say("status", "--json", "--state-dir", self.state)
-        return json.loads(said.out) if said.code == 0 else {}
+        return json.loads(said.out) if said.code in (0, 1) and said.out else {}
 
     def until(self, say: Say, check: Callable[[dict[str, Any]], Any], what: str) -> dict[str, Any]:
         state: dict[str, Any] = {}
@@ -127,13 +132,16 @@ def test_status_says_who_leads_and_what_runs(node: Node, say: Say) -> None:
     assert (said.code, said.err) == (0, "")
     row = next(line for line in said.out.splitlines() if "this node" in line)
     assert row.startswith(state["node"])
-    assert f"running, process {state['workload']['pid']}, since 20" in row
-    assert re.search(r"[\d,]+ ms +(strong|weak) +ok +this node$", row)
+    assert f"running, process {state['workload']['pid']}" in row
+    assert re.search(r"[\d,]+ ms +(weak +)?this node$", row)
+    assert max(map(len, said.out.split("\n\n")[1].splitlines())) <= 80
     assert f"token: {state['token']}" in said.out
     assert re.search(
         rf"^node {state['node']}: containment is (strong \(.*kernel|weak: .*to make it strong)", said.out, re.M
     )
-    assert f"the command runs on {state['node']}, for " in said.out
+    assert re.search(
+        rf"^the command runs on {state['node']}, for [\d,]+ (ms|s|min), since 20[\d-]+ [\d:]+$", said.out, re.M
+    )
     assert (state["acting"], state["alerts"], len(state["rows"])) == ([state["node"]], [], 1)
     assert "versions: " in say("-v", "status", "--state-dir", node.state).out
 
@@ -162,7 +170,10 @@ def test_pause_stops_the_command_and_resume_starts_it_again(node: Node, say: Say
     state = node.until(say, lambda s: s["role"] == "paused" and s["workload"]["state"] == "stopped", "a paused node")
     assert not alive(before["workload"]["pid"])
     assert state["waits_for"] == "an operator: primacy resume"
-    assert "waits for an operator: primacy resume" in say("status", "--state-dir", node.state).out
+    shown = say("status", "--state-dir", node.state)
+    assert "waits for an operator: primacy resume" in shown.out
+    assert ("nobody runs the command" in shown.out, shown.code) == (True, 1)
+    assert say("status", "--json", "--state-dir", node.state).code == 1
     refused = say("step-down", "--state-dir", node.state)
     assert (refused.code, refused.out) == (1, "")
     assert "does not lead" in refused.err
@@ -175,12 +186,12 @@ def test_pause_stops_the_command_and_resume_starts_it_again(node: Node, say: Say
 def test_step_down_ends_the_term_and_the_only_node_leads_the_next(node: Node, say: Say) -> None:
     before = node.runs(say)
     said = say("step-down", "--state-dir", node.state, "--json")
-    assert json.loads(said.out)["term"] == before["term"]
-    after = node.until(
-        say, lambda s: s["term"] > before["term"] and s["workload"]["state"] == "running", "the next term"
-    )
+    after = json.loads(said.out)  # it waited for the outcome
+    assert (after["term"] > before["term"], after["workload"]["state"]) == (True, "running")
     assert (after["token"] > before["token"], alive(before["workload"]["pid"])) == (True, False)
-    assert "an operator asked for it" in say("why", "--state-dir", node.state).out
+    told = say("why", "--state-dir", node.state).out
+    assert f"{BY} asked for it" in told
+    assert f"is told by an operator to step down (said at {before['node']}, by {BY})" in told
 
 
 def test_what_makes_no_sense_is_refused_and_changes_nothing(node: Node, say: Say) -> None:
@@ -188,7 +199,6 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(node: Node, say: Say
     name = before["node"]
     for args, code, part in (
         (["transfer", "zz"], 2, f"no node of this cluster; there are {name}"),
-        (["transfer", name], 1, "is this node; name another one"),
         (["transfer"], 2, "Missing argument"),
         (["pause", "b"], 2, f"node = b: no node of this cluster; there are {name}"),
         (["resume", ""], 2, "no node of this cluster"),
@@ -204,6 +214,8 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(node: Node, say: Say
     ):
         said = say(*args, "--state-dir", node.state)
         assert (said.code, part in said.err, said.out) == (code, True, ""), (args, said)
+    said = say("transfer", name, "--state-dir", node.state)
+    assert (said.code, said.out) == (0, f"node {name} leads already (term {before['term']}): nothing to do\n")
     assert node.document(say)["token"] == before["token"]
 
 
@@ -307,25 +319,40 @@ def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path:
         assert whole["alerts"] == []
         to = follower.document(say)["node"]
         said = say("transfer", to, "--state-dir", follower.state)
-        assert (said.code, f"node {before['node']} steps down in favour of {to}" in said.out) == (0, True), said
-        after = follower.runs(say)
+        after = follower.document(say)
+        assert (said.code, said.out.splitlines()) == (
+            0,
+            [
+                f"node {before['node']} steps down in favour of {to}",
+                f"node {to} leads (term {after['term']}), and runs the command",
+            ],
+        ), said
+        assert (after["leader"], after["workload"]["state"]) == (to, "running"), "it waited for the outcome"
         assert (after["token"] > before["token"], alive(before["workload"]["pid"])) == (True, False)
-        assert f"in favour of {to} (said at {to})" in say("why", "--state-dir", leader.state).out
+        assert f"in favour of {to} (said at {to}, by {BY})" in say("why", "--state-dir", leader.state).out
 
         # Paused from another machine, seen from a third; what happened there is known here.
-        third = next(nodes[name] for name in names if name not in (before["node"], to))
+        here = next(name for name in names if name not in (before["node"], to))
+        third = nodes[here]
         said = say("pause", to, "--state-dir", third.state)
         assert (said.code, said.out.splitlines()[0]) == (
             0,
             f"node {to} is paused and does not lead; to end this: primacy resume {to}",
         )
-        paused = leader.until(
-            say,
-            lambda s: any(r["node"] == to and r["role"] == "paused" for r in s["rows"]) and to not in s["acting"],
-            "a paused node, seen from another",
-        )
+        assert follower.document(say)["workload"]["state"] == "stopped", "it waited for the end of the command"
+        leader.until(say, lambda s: s["leader"] not in (None, to) and s["acting"], "the next leader")
+
+        def sees_the_pause(s: dict[str, Any]) -> bool:
+            return any(r["node"] == to and r["role"] == "paused" for r in s["rows"]) and to not in s["acting"]
+
+        third.until(say, sees_the_pause, "a paused node, seen from a third")  # one of the two leads, and refuses
+        paused = leader.until(say, sees_the_pause, "a paused node, seen from another")
+        refused = say("transfer", to, "--state-dir", third.state)
+        assert (refused.code, refused.out) == (1, "")
+        assert f"node {to} is paused (primacy resume) or stopping, and cannot take over" in refused.err
         assert f"node {to} waits for an operator: primacy resume" in "\n".join(status_lines(paused))
-        leader.until(say, lambda _: f"{to} is told by an operator to pause" in whys(leader), "its event")
+        asked = f"{to} is told by an operator to pause (said at {here}, by {BY})"
+        leader.until(say, lambda _: asked in whys(leader), "its event")
         assert say("resume", to, "--state-dir", leader.state).out.startswith(f"node {to} may lead again")
 
         # A node that is down is not reached, and keeps nobody waiting.
@@ -359,7 +386,7 @@ def test_a_node_behind_tls_is_found_by_its_certificate_and_serves_the_public_apa
     try:
         node.runs(say)
         assert say("pause", "--state-dir", node.state).code == 0
-        assert say("--at", f"localhost:{listen}", "status", "--state-dir", node.state).code == 0
+        assert say("--at", f"localhost:{listen}", "status", "--state-dir", node.state).code == 1, "it is paused"
         with pytest.raises(OSError, match=r"."):
             urllib.request.urlopen(f"http://127.0.0.1:{listen}/healthz", timeout=WITHIN_S)
         with urllib.request.urlopen(f"http://127.0.0.1:{public}/metrics", timeout=WITHIN_S) as answer:
@@ -409,13 +436,18 @@ def test_a_killed_node_is_not_reached_and_its_events_are_kept(say: Say, tmp_path
     first.process.kill()
     first.process.wait(WITHIN_S)
     assert say("status", "--state-dir", first.state).code == 3
-    said = say("why", "--state-dir", first.state)
+    said_before = said = say("why", "--state-dir", first.state)
     assert (said.code, "the command runs" in said.out, "no node runs here" in said.err) == (0, True, True)
     for code, part in ((0, "events are in"), (2, "it is there already")):
         said = say("why", "--state-dir", first.state, "--export", str(tmp_path / "told.json"))
         assert (said.code, part in said.out + said.err) == (code, True)
     told = json.loads((tmp_path / "told.json").read_text())
     assert [(change["term"], change["reason"]) for change in told["changes"]] == [(1, "nobody led before")]
+    assert [run[6] for run in told["timeline"]["runs"]] == ["unknown"], "its agent was killed: nobody reported an end"
+    assert f"/dashboard#/timeline?from={told['changes'][-1]['at_unix_ms'] - 5_000}&to=" in said_before.out
+    said = say("why", "--state-dir", first.state, "--export", str(tmp_path / "told.html"))
+    assert (said.code, "events are in" in said.out) == (0, True)
+    assert (tmp_path / "told.html").read_text().startswith("<!doctype html>")
     assert say("why", "--state-dir", first.state, "--export", str(tmp_path / "no/such/folder")).code == 4
     second = Node(tmp_path)
     try:
@@ -441,9 +473,9 @@ def test_the_page_for_operators_names_commands_paths_and_options_that_exist() ->
     page = (Path(__file__).parents[2] / "docs/operate.md").read_text()
     named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy", "layout"}
     assert named <= entry.COMMANDS.keys(), named - entry.COMMANDS.keys()
-    assert (
-        set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "cluster", "config", "events", "links"} == ORDERS.keys()
-    )
+    read = {"state", "cluster", "config", "events", "history", "links", "elections", "placement", "audit"}
+    asked = {*ORDERS, *AGENT_REQUESTS}
+    assert set(re.findall(r"`?/v1/([a-z-]+)`", page)) - read == asked
 
 
 # --- screens ----------------------------------------------------------------------------------------------------------
@@ -486,7 +518,14 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
             {**said, "node": "e", "addr": "h:5", "heard_ms": 61_000, "told_ms": 61_000, "health": "failing: http"},
         ],
     }
-    text = "\n".join(status_lines(state))
+    text = click.unstyle("\n".join(status_lines(state)))
+    assert max(map(len, text.split("\n\n")[1].splitlines())) <= 80
+    assert not is_well(state)
+    assert not is_well({**state, "acting": ["a", "b"]})
+    assert is_well({**state, "acting": ["a", "b"], "at_most_one": False})
+    assert is_well({**state, "acting": ["a"]})
+    assert not is_well({**state, "strategy": "lease", "leader": "b"}), "what runs there is not known here"
+    assert is_unknown({**state, "strategy": "lease", "leader": "b"})
     assert "node a waits for the first start of the cluster: primacy init, once, on one node" in text
     assert "node c was never heard; it should be at h:3: is it started there, and does the firewall let UDP" in text
     beside = status_lines({**state, "beside": ["z"]})
@@ -498,19 +537,28 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     assert "node d was never heard" not in text
     assert "node e was last heard 1 min ago" in text
     assert "node e: failing: http" in text
-    assert "the command runs nowhere" in text
+    assert "nobody is known to run the command" in text, "as of a node of an earlier version"
+    assert "nobody runs the command" in map(click.unstyle, status_lines({**state, "not_known": None}))
+    unsure = "this node hears nobody; it does not know whether the command runs elsewhere"
+    assert unsure in status_lines({**state, "not_known": unsure})
+    bare = [{**each, "workload": {**workload, "kind": "none"}} for each in (state["rows"][0],)]
+    assert "whether somebody leads elsewhere is not known here" in "\n".join(
+        status_lines({**state, "not_known": unsure, "rows": bare})
+    )
     killed = {**said, "node": "f", "addr": "h:6", "heard_ms": 900, "told_ms": 900, "role": "leader"}
     killed["workload"] = {**workload, "state": "running", "pid": 7}
     assert re.search(
         r"^f +was leader +nobody +0 +was running, process 7",
-        "\n".join(status_lines({**state, "rows": [killed]})),
+        click.unstyle("\n".join(status_lines({**state, "rows": [killed]}))),
         re.MULTILINE,
     )
+    unheard = click.unstyle("\n".join(status_lines({**state, "rows": [{**killed, "acting": "unknown"}]})))
+    assert re.search(r"^f +was leader +nobody +0 +not known, was running, process 7", unheard, re.MULTILINE)
     state["acting"], state["alerts"] = ["a", "b"], ["nodes a and b both say that they run the command"]
     red = status_lines(state)
     assert "ALERT: nodes a and b both say" in red[0]
     assert red[0].startswith("\x1b[31m")
-    assert [line[:5] == "\x1b[31m" for line in red if "recovering" in line] == [True, True, False]
+    assert [line[:5] == "\x1b[31m" for line in red if "recovering" in line] == [True, True, False], "e is yellow"
     assert "a and b BOTH CLAIM THE COMMAND" in "\n".join(red)
 
 

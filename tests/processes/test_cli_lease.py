@@ -25,7 +25,7 @@ from primacy.store.etcd import EtcdStore
 from primacy.store.etcd_rows import b64
 from primacy.store.port import MakesTable
 from primacy.store.sql_coordinator import CoordinatorTable, Old, import_coordinator
-from tests.support.servers import MariaDb, Postgres, empty, server, servers_here
+from tests.support.servers import MariaDb, Postgres, Redis, empty, server, servers_here
 from tests.support.store_harness import LIMIT_MS, Harness, Place, place, row, short_waits
 
 pytestmark = pytest.mark.beside(order=260)
@@ -61,7 +61,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 def test_list_and_show(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = told(capsys, "list", "--store", here.url)
-    if not here.url.startswith("etcd"):
+    if not here.url.startswith(("etcd", "redis")):
         assert (code, "no file" in err or "no table" in err) == (3, True), "reading makes no table"
     harness = here.harness()
     harness.take("reports")
@@ -97,6 +97,10 @@ def spoil(here: Place, harness: Harness, name: str) -> None:
     elif isinstance(harness.store, EtcdStore):
         key = b64(harness.store._prefix + name)
         harness.store._post("kv/put", {"key": key, "value": b64("no row")})
+    elif here.url.startswith("redis"):
+        found = server("redis")
+        assert isinstance(found, Redis)
+        found.admin("HSET", "primacy_leases", name, "no row")
     else:
         found = server("mariadb")
         assert isinstance(found, MariaDb)
@@ -164,6 +168,7 @@ def test_which_store_is_meant(
         ("mysql://bob@h/db", ["ascii_bin", "GRANT SELECT, INSERT, UPDATE ON primacy_leases TO 'bob'@'%'"]),
         ("sqlite:///x.db", ["WITHOUT ROWID", "to write the file"]),
         ("etcd://bob@h", ["readwrite primacy_leases/"]),
+        ("rediss://bob@h", ["ACL SETUSER bob '~primacy_leases'", "'+config|get'"]),
     ],
 )
 def test_schema_needs_no_server(url: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +177,7 @@ def test_schema_needs_no_server(url: str, words: list[str], capsys: pytest.Captu
     assert all(word in out for word in words)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in servers_here() if kind != "etcd"])
+@pytest.mark.parametrize("kind", [kind for kind in servers_here() if kind not in ("etcd", "redis")])
 def test_the_schema_and_its_rights_suffice(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An administrator runs what is printed; a user who may make no table can then hold leases."""
     url = empty(kind)
@@ -448,7 +453,7 @@ class OldNode:
         return str(self.run("SELECT owner_id FROM locks WHERE lock_key = 'coordinator_lock'")[0][0])
 
 
-@pytest.fixture(params=[kind for kind in ("sqlite", *servers_here()) if kind != "etcd"])
+@pytest.fixture(params=[kind for kind in ("sqlite", *servers_here()) if kind not in ("etcd", "redis")])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[OldNode, Place]]:
     with place(request.param, tmp_path) as found:
         node = OldNode(found.url, request.param)

@@ -324,7 +324,7 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
     ("change", "args", "code", "part"),
     [
         ("", (), 2, "which node is this? Say --node with one of a, b, c"),
-        ("", ("--node", "x"), 2, "is not in cluster.manager.nodes"),
+        ("", ("--node", "x", "--strategy", "bully", "--allow-split-brain"), 2, "is not in cluster.manager.nodes"),
         ("secret_file: secret", ("--node", "a"), 2, "cluster.secret_file is missing"),
         ("", ("--node", "a", "--strategy", "lease"), 2, "needs a store: say --store URL"),
     ],

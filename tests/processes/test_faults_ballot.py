@@ -151,6 +151,10 @@ class Voter:
         said = {asker.name: self.ask(asker) for asker in (self.c, self.a)}
         assert not before or {name for name, yes in said.items() if yes} <= before, (said, before)
 
+    def told(self) -> str:
+        """What b and the tracer wrote."""
+        return "\n".join(f"--- {log.name}\n{log.read_text()}" for log in sorted(self.crowd.folder.glob("log-*")))
+
     def close(self) -> None:
         self.a.close()
         self.c.close()
@@ -227,12 +231,17 @@ def test_F31_F33_a_disk_that_refuses_gets_no_vote_out_of_the_node(voter: Voter) 
 
 @needs_strace
 def test_F32_F36_a_write_that_lies_leaves_no_memory_and_never_a_second_vote(voter: Voter) -> None:
-    """It says ten bytes and takes none, so that the ballot is torn: b is mute after its next start, and says why."""
+    """It says ten bytes and takes none, so that the ballot is torn: b is mute after its next start, and says why.
+
+    Each write lies until b is dead: it may have something else to write before the vote or after it.
+    """
     voter.awake()
-    with Traced(voter.node, "write:retval=10:when=1", voter.where / "ballot.new"):
+    with Traced(voter.node, "write:retval=10:when=1+", voter.where / "ballot.new"):
         assert voter.ask(voter.a) is True
-    voter.restart()
-    wait_until(lambda: "cannot be trusted" in voter.node.text, "why")
+        voter.node.process.kill()
+        voter.node.wait()
+    voter.start()
+    wait_until(lambda: "cannot be trusted" in voter.node.text, "why", told=voter.told)
     wait_until(lambda: voter.node.document()["role"] == "recovering", "that it recovers")
     assert voter.ask(voter.c, within_s=1.0) is None
     assert voter.ask(voter.a, within_s=0.2) is None

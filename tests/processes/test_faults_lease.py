@@ -26,14 +26,15 @@ from tests.support.silence import heartbeats_watched
 
 pytestmark = pytest.mark.beside(order=10)
 
-PROFILE = {"sqlite": "lab", "postgresql": "fast"}
-"""A server that shares two cores with everything else may take the 100 ms that `lab` leaves to a statement."""
+KINDS = ("sqlite", "postgresql")
+PROFILE = "fast"
+"""Two cores that are shared with everything else may take the 100 ms that `lab` leaves to a statement, and to a guard
+that is to have a lease released."""
 
 
-@pytest.fixture(scope="module", params=list(PROFILE))
+@pytest.fixture(scope="module", params=KINDS)
 def crowd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeaseCrowd]:
-    profile = PROFILE[request.param]
-    with lease_crowd(request.param, tmp_path_factory.mktemp("crowd"), profile=profile, plant=crowds.HANG) as made:
+    with lease_crowd(request.param, tmp_path_factory.mktemp("crowd"), profile=PROFILE, plant=crowds.HANG) as made:
         yield made
 
 

@@ -184,7 +184,8 @@ def case_two_and_two(crowd: Crowd) -> None:
     crowd.apart(leader + friend, others(crowd, leader, friend))
     crowd.until(crowd.nobody, "silence")
     crowd.nobody_for(3 * crowd.timing.promise_ms)
-    assert {node.document()["workload"]["state"] for node in crowd.nodes.values()} == {"stopped"}
+    states = {name: node.document()["workload"]["state"] for name, node in crowd.nodes.items()}
+    assert set(states.values()) == {"stopped"}, states
     crowd.cut()
     crowd.agree()
     crowd.one_now()

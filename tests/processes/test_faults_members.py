@@ -90,7 +90,7 @@ def edited(folder: Path, before: str, after: str, order: Callable[[Crowd, str], 
         crowd.list(after)
         fresh = [name for name in after if name not in before]
         for name in order(crowd, leader):
-            if name in after:  # another one cannot be started with this file, and goes on
+            if name in after:  # the others go on with the file of before
                 restart(crowd, name)
         for name in fresh:
             crowd.start(name)
@@ -99,10 +99,9 @@ def edited(folder: Path, before: str, after: str, order: Callable[[Crowd, str], 
         crowd.agree()
         assert crowd.one_now().token >= old.token
         assert crowd.agreed(before)["version"] == 1
-        differs = (
-            f"the file names {','.join(after)}; the members (version 1) are {','.join(before)}; the file counts only"
-        )
-        assert all(differs in crowd.members(name)["file"] for name in before if name in after)
+        differs = f"the file names {','.join(after)}; the members (version 1) are {','.join(before)} ("
+        told = [crowd.members(name)["file"] for name in before if name in after]
+        assert all(one.startswith(differs) and "): the file counts only for a first start" in one for one in told), told
         assert all(crowd.nodes[name].document()["role"] == "recovering" for name in fresh)
         crowd.done(min({*before} & {*after}), "members", "apply", "--yes")
         crowd.agreed(after)

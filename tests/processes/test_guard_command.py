@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -125,18 +126,44 @@ def test_a_user_that_cannot_be_had(open_harness: OpenHarness, mode: str) -> None
     assert harness.hear("failed")["why"] == "cannot become user 0, group 0: Operation not permitted"
 
 
-def test_a_command_that_is_killed_while_it_waits_for_its_byte_is_a_failure_and_not_the_guards_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def bare_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, socket.socket]]:
+    """A run of the guard with its line, and the command's end of it."""
     monkeypatch.syspath_prepend(GUARD.parent)
     runs = importlib.import_module("guard_run")
     run = runs.Run.__new__(runs.Run)
-    run.phase, run.command_fd = "preparing", -1
+    run.phase, run.command_fd, run.why = "preparing", -1, ""
     run.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     run.line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    with run.line, theirs:
+        yield run, theirs
+
+
+def test_a_command_that_is_killed_while_it_waits_for_its_byte_is_a_failure_and_not_the_guards_end(
+    bare_run: tuple[Any, socket.socket],
+) -> None:
+    run, theirs = bare_run
     say = f"import os; os.write({theirs.fileno()}, b'+')"
     child = subprocess.Popen([sys.executable, "-c", say], pass_fds=[theirs.fileno()])
     child.wait()
-    with run.line, theirs:
-        assert run.hear_line()
+    assert run.hear_line()
     assert (run.phase, run.command_fd, run.command) == ("failed", -1, child.pid)
+
+
+@pytest.mark.parametrize("killed", ["before the byte is sent", "before it is read"])
+def test_a_command_that_is_killed_before_it_reads_its_byte_was_never_executed(
+    bare_run: tuple[Any, socket.socket], killed: str
+) -> None:
+    """The kernel says so with an error at the guard's end of the line: a broken pipe, or a reset."""
+    run, theirs = bare_run
+    run.phase = "bound"
+    if killed == "before the byte is sent":
+        theirs.close()
+        run.go()
+    else:
+        run.go()
+        assert run.phase == "executing"
+        theirs.close()
+    assert run.hear_line()
+    assert not run.hear_line(), "the line is closed"
+    assert (run.phase, run.why) == ("failed", "")

@@ -399,7 +399,7 @@ SIGNALLED = """
 import queue, signal
 from primacy.lab.supervisor import Supervisor
 up = object.__new__(Supervisor)
-up.asked, up.end_s, up._orders = 0, float("inf"), queue.SimpleQueue()
+up.asked, up.end_s, up._orders, up._endings = 0, float("inf"), queue.SimpleQueue(), {}
 signal.signal(signal.SIGALRM, lambda *_: None)
 signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
 for _ in range(2_000):

@@ -257,7 +257,7 @@ def test_wrong_calls_say_what_would_be_right(place: Place) -> None:
     with pytest.raises(primacy.UsageError, match="a node's name"):
         place.election(node="a#b")
     with pytest.raises(primacy.UsageError, match="is no store"):
-        primacy.Election("job", store="redis://host")
+        primacy.Election("job", store="mongodb://host")
 
     async def body() -> None:
         election = place.election()

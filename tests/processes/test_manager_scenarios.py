@@ -1,7 +1,7 @@
 """The ten failure scenarios of Ghoti over the real wire: our nodes alone, and beside one, two and three doubles.
 
-What it says happens, or what we do better (docs/deviations.md). Where real nodes take part, the end is one leader
-that all of them know; which one it is depends on who declared itself last, since a real node believes anybody.
+What it says happens, or what we do better (docs/origins/deviations.md). Where real nodes take part, the end is one
+leader that all of them know; which one it is depends on who declared itself last, since a real node believes anybody.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ for dead, led, and announced it, and its events, to all.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from primacy.membership.machine import WORDS_EACH_S
 from primacy.settings.timing import RANK_PROFILES
 from tests.processes.test_manager_process import PROOF, Crowd, crowd
+from tests.support.canary import beside_a_canary
+from tests.support.managers_in_one_loop import Nodes, knows, lived, quiet
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.alone(order=80)
@@ -64,3 +67,33 @@ def test_twenty_nodes_that_start_at_once_agree_on_one_leader(tmp_path: Path, str
         assert total["sent"] <= most, (
             f"{total['sent']} messages in {heartbeats:.0f} heartbeats, {most:.0f} at most: {total}"
         )
+
+
+@beside_a_canary(250, passes_if_late=True)
+def test_twenty_nodes_that_join_at_once_tell_each_other_once() -> None:
+    """Message count: one join each, and one word about each to each; nothing goes on afterwards.
+
+    On a machine that stands still in between, what is on its way is told again, as above.
+    """
+    names = [f"n{number:02}" for number in range(20)]
+
+    async def scene(nodes: Nodes) -> None:
+        election = {"profile": "wan"}
+        await nodes.start(names[0], election=election)
+        await nodes.leads(names[0])
+        await asyncio.gather(*(nodes.start(name, [names[0]], election=election) for name in names[1:]))
+        await knows(nodes, names)
+        await nodes.until(nodes.agreed, "one leads")
+
+        def joins() -> int:
+            return sum(node.manager.counters.get("received/join", 0) for node in nodes.up.values())
+
+        most = len(names) * (len(names) - 1)
+        await nodes.until(
+            lambda: len({node.manager.member_list.digest for node in nodes.up.values()}) == 1, "all lists are the same"
+        )
+        await nodes.until(quiet(joins), "the storm is over")
+        told = sum((Counter(node.manager.counters) for node in nodes.up.values()), Counter())
+        assert joins() <= most, f"{joins()} joins for {len(names)} nodes: {dict(told)}"
+
+    lived(scene)

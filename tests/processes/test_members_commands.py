@@ -7,6 +7,7 @@ Safety, judged from the stamps, and what people read, in the profile `lan`. Seve
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,15 @@ def two_operators(folder: Path) -> None:
         assert "nothing is on its way" in crowd.refused(one, "members", "cancel")
         assert crowd.settled()[0] == {*"abc"}
         crowd.done(other, "members", "remove", "x")
+        with ThreadPoolExecutor(1) as operator:
+            waiting = operator.submit(crowd.say, one, "members", "add", "x", "--addr", crowd.addr("x"))
+            crowd.until(lambda: crowd.members(one)["goal"], "that x is to be added")
+            assert "x (observer)" in crowd.done(other, "members", "cancel")
+            said = waiting.result()
+        assert said.returncode == 1, said
+        assert "add was given up, by an operator, or with the leader that it was said to" in said.stderr
+        assert "not confirmed" in crowd.refused(one, "members", "set", one, "--priority", "9", "--within", "0")
+        crowd.done(other, "members", "remove", "x")
         version = crowd.agreed("abc")["version"]
         ranked = ("members", "set", other, "--priority", "5", "--version")
         moved_on = crowd.refused(one, *ranked, str(version - 1))
@@ -83,7 +93,7 @@ def removed_while_down(folder: Path) -> None:
         ended(crowd, gone)
         shutil.rmtree(crowd.nodes[gone].state)
         crowd.start(gone)
-        waits_for(crowd, gone, "to be added to the members")
+        waits_for(crowd, gone, "an operator to add it to the members")
         assert crowd.nodes[gone].document()["role"] == "recovering"
         assert crowd.one_now().node != gone
         crowd.done(staying[1], "members", "add", gone, "--addr", crowd.addr(gone))

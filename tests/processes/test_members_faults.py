@@ -73,8 +73,10 @@ def waits_in_vain(crowd: MembersCrowd, before: int) -> None:
         said = crowd.leader().ask("/v1/members")
         return bool(said) and "d to be heard" in str(said["waits_for"])
 
-    crowd.until(lambda: waits() or is_led_anew(crowd, before), "what it waits for")
-    if waits():
+    found = crowd.until(
+        lambda: "waits" if waits() else "led anew" if is_led_anew(crowd, before) else "", "what it waits for"
+    )
+    if found == "waits":
         crowd.ask_for("cancel")
     voters, _ = crowd.settled()
     assert voters == {*"abc"}

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.beside(order=340)
 
 WITHIN_S = 40.0
 HEARTBEATS = 20
-EXAMPLES = Path(__file__).parents[2] / "examples"
+CONTRIB = Path(__file__).parents[2] / "contrib"
 
 
 class Systemd:
@@ -125,7 +125,7 @@ def test_a_status_is_one_line_and_said_once(systemd: Systemd) -> None:
 
 def test_the_example_unit_has_the_lines_that_must_be_there() -> None:
     lines = {
-        line for line in (EXAMPLES / "primacy.service").read_text().splitlines() if line and not line.startswith("#")
+        line for line in (CONTRIB / "primacy.service").read_text().splitlines() if line and not line.startswith("#")
     }
     assert lines >= {
         "Type=notify",

@@ -8,18 +8,16 @@ the earlier version has left (ballots, tokens, rows, values of the cache) is wha
 from __future__ import annotations
 
 import asyncio
-import json
-import urllib.request
 from pathlib import Path
 
 import pytest
 
+from primacy import __version__
 from primacy.cache.client import Client
-from primacy.control.client import find
 from tests.support import cache_peers
-from tests.support.earlier_version import exported
+from tests.support.earlier_version import exported, version_of
 from tests.support.real_members import members_crowd
-from tests.support.real_nodes import CLUSTER, ELECTION, WITHIN_S, Crowd, Node, crowd_in
+from tests.support.real_nodes import CLUSTER, ELECTION, Crowd, Node, crowd_in
 from tests.support.real_nodes_on_lease import lease_crowd
 
 pytestmark = pytest.mark.beside(order=185)
@@ -33,13 +31,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 def is_new(node: Node) -> bool:
-    """Its own document, not as our client translates it: today's has a `workload`, those of before a `duty`."""
-    found = find(str(node.state / CLUSTER / ELECTION))
-    assert found is not None
-    with urllib.request.urlopen(f"http://{found.host}:{found.port}/v1/state", timeout=WITHIN_S) as answer:
-        said = json.load(answer)
-    assert ("workload" in said) != ("duty" in said), sorted(said)
-    return "workload" in said
+    return version_of(node.state / CLUSTER / ELECTION) == __version__
 
 
 def end(node: Node, *, by_force: bool) -> None:

@@ -193,7 +193,7 @@ def test_asked_twice_it_kills_at_once(start: Start) -> None:
     agent.lines()
     agent.pid()
     agent.signal(signal.SIGINT)
-    agent.said("is told to end, and killed in 60,000 ms")
+    agent.said("is told to end, and is killed if it lasts 60,000 ms more")
     agent.signal(signal.SIGINT)
     assert agent.ends() == 130
 

@@ -76,9 +76,11 @@ def test_status_why_and_orders_work_as_elsewhere(two: LeaseCrowd, say: Say) -> N
     assert seen["acting"] == [], "whether the other's command runs is not in the row"
     shown = say("status", "--state-dir", str(waits.state), "--config", str(two.folder / "primacy.yaml"))
     assert f"node {first.node} holds the lease; whether its command runs, primacy status says there" in shown.out
+    assert shown.code == 1, "not known is not well"
     assert f"node {waits.name} waits for node {first.node}'s hold to run out" in shown.out
     shown = say("status", "--state-dir", str(holder.state), "--config", str(two.folder / "primacy.yaml"))
     assert f"the command runs on {first.node}" in shown.out
+    assert shown.code == 0
     counted = waits.document()["counters"]
     assert counted["store_failed"] == 0
     assert counted["store_performed"] > 0
@@ -232,7 +234,10 @@ def test_a_health_probe_costs_the_role_and_a_hook_tells(tmp_path: Path) -> None:
 
 
 def test_T2_the_largest_token_is_kept_whatever_the_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a lease to raft and back: every start is above all that this machine has seen."""
+    """From a lease to raft and back: every start is above all that this machine has seen.
+
+    Who else used the lease nobody knows, so that an operator has to say first that nobody does (M1).
+    """
     short_waits(monkeypatch, SHORT_MS)
     with lease_crowd("sqlite", tmp_path, "a", "lan") as crowd:
         crowd.start()
@@ -241,6 +246,11 @@ def test_T2_the_largest_token_is_kept_whatever_the_strategy(tmp_path: Path, monk
         state = crowd.nodes["a"].state / CLUSTER / ELECTION
         assert token_kept(state) == first.token
         (crowd.folder / "raft.yaml").write_text(f"cluster: {{name: {CLUSTER}}}\nelection: {{profile: lan}}\n")
+        refused = crowd.start("a", file="raft.yaml")
+        assert refused.wait() == 5
+        assert "nobody knows who else did" in refused.text
+        assert f"rm {state / 'ballot'}" in refused.text
+        (state / "ballot").unlink()
         crowd.start("a", file="raft.yaml")
         second = crowd.acting(first.token)
         end(crowd)

@@ -18,7 +18,7 @@ from primacy.election.store import WAIT_MAX_MS, Settle, StoreAnswer, StoreReques
 from primacy.store.etcd import EtcdStore
 from tests.support.lease_harness import WALL
 from tests.support.lease_harness import Harness as Node
-from tests.support.servers import MariaDb, Postgres, kinds, server
+from tests.support.servers import MariaDb, Postgres, Redis, kinds, server
 from tests.support.store_harness import Harness, place, row
 from tests.support.store_harness import Place as Where
 
@@ -50,6 +50,8 @@ def emptied(kind: str, here: Where, harness: Harness) -> None:
         found.admin(f"TRUNCATE {TABLE}", database="app")
     elif isinstance(found, MariaDb):
         found.admin(f"TRUNCATE app.{TABLE}")
+    elif isinstance(found, Redis):
+        found.admin("FLUSHALL")
     else:
         assert isinstance(harness.store, EtcdStore)
         harness.store._post("kv/deleterange", harness.store._folder())

@@ -472,7 +472,7 @@ def test_what_never_passes_by_itself_is_final(etcd: Real) -> None:
     assert reader.look().row is not None, "one who may only read can look"
     answer = reader.take(new=row("b#2", 20, 2))
     assert (answer.ok, answer.final) == (False, True)
-    assert "give this user the rights that `primacy lease schema etcd` prints" in answer.reason
+    assert "give this user the rights that `primacy lease schema --store etcd://…` prints" in answer.reason
 
 
 def permission(role: str, kind: int) -> dict[str, Any]:
@@ -544,6 +544,13 @@ def test_the_genesis_row_is_made_if_it_is_missing(calm: Real) -> None:
     assert found.genesis is not None
     assert (found.genesis.settled, found.genesis.names, found.genesis.count) == ("", 0, 1)
     assert calm.value(GENESIS)
+
+
+def test_more_leases_than_are_remembered_cost_no_answer(calm: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("primacy.store.etcd.KNOWN_MAX", 10)
+    harness = Harness(calm.open())
+    for numbers in (range(5), range(5, 10), (0, 1, 2, 10, 11), (3, 4, 5, 12), range(8)):
+        assert all(found.ok for found in perform(harness.store, [Look(f"job{n}") for n in numbers]))
 
 
 def test_a_watch_hears_only_names(calm: Real) -> None:

@@ -17,7 +17,8 @@ from primacy.election.store import Place, StoreAnswer
 from primacy.settings.timing import PROFILES, for_lease
 from primacy.store import open_store
 from tests.support.canary import Canary
-from tests.support.servers import Etcd, MariaDb, Postgres, Server, free_port, fresh, servers_here, wait_for
+from tests.support.redis_servers import Replica
+from tests.support.servers import Etcd, MariaDb, Postgres, Redis, Server, free_port, fresh, servers_here, wait_for
 from tests.support.store_harness import LIMIT_MS, Harness, opened, row, short_waits
 from tests.support.store_proxy import Proxy
 from tests.support.store_race import NAME, Race, Verdict, now_ns
@@ -228,9 +229,11 @@ def _read_only(scene: Scene, server: Server, on: bool) -> None:
             action = "ACTIVATE" if on else "DEACTIVATE"
             member = server.post("cluster/member/list", {})["members"][0]["ID"]
             server.post("maintenance/alarm", {"action": action, "memberID": member, "alarm": "NOSPACE"})
+        case Redis():
+            server.admin("CONFIG", "SET", "min-replicas-to-write", int(on))
     wait_for(lambda: tried(scene.url).ok is not on, "the server to be told")  # a file that it reads when it comes to it
     answer = tried(scene.url)
-    assert on is any(word in answer.reason for word in ("read-only", "space exceeded")), answer
+    assert on is any(word in answer.reason for word in ("read-only", "space exceeded", "min-replicas")), answer
 
 
 @pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
@@ -268,6 +271,41 @@ def test_F41_postgresql_a_standby_is_promoted_that_lost_the_last_commits(tmp_pat
         _judged(scene)
     finally:
         standby.remove()
+        cable.close()
+        scene.close()
+
+
+@pytest.mark.skipif("redis" not in servers_here(), reason="Redis is not installed here")
+def test_F41_redis_a_replica_is_promoted_that_lost_the_last_writes(tmp_path: Path) -> None:
+    primary = fresh("redis")
+    cable = Proxy(primary.port)
+    replica = Replica(cable.port)
+    replica.start()
+    wait_for(replica.follows, "the replica to follow", replica)
+    scene = Scene(primary, tmp_path)
+    try:
+        before = look(primary.url())
+        wait_for(lambda: replica.admin("HLEN", "primacy_leases") == 2, "the replica to have it all")
+        cable.refuses = True
+        held_ns = now_ns()
+        wait_for(lambda: scene.race.holds_since(held_ns) >= 5, "writes that the replica never sees")
+        last = look(primary.url())
+        primary.kill()
+        replica.promote()
+        after = look(replica.url())
+        assert before.row is not None
+        assert after.row is not None
+        assert last.row is not None
+        assert after.row.seq < last.row.seq, "writes were lost, or this proves nothing"
+        assert after.server != before.server
+        assert after.genesis is not None
+        assert not after.genesis.is_settled(after.server)
+        scene.proxy.target = replica.port
+        scene.proxy.drop_all()
+        scene.recovered("the promotion", RESTART_MS)
+        _judged(scene)
+    finally:
+        replica.remove()
         cable.close()
         scene.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import select
 import shutil
 import ssl
 import subprocess
@@ -15,8 +16,9 @@ import pytest
 
 from primacy.election.store import StoreAnswer
 from primacy.store import open_store
+from primacy.store.mysql import MysqlStore
 from primacy.store.port import News
-from tests.support.servers import Etcd, MariaDb, Postgres, Server
+from tests.support.servers import Etcd, MariaDb, Postgres, Redis, Server
 from tests.support.store_harness import LIMIT_MS, Harness, made_new, opened
 
 pytestmark = [
@@ -65,6 +67,9 @@ class Safe:
                 return ["-c", "ssl=on", "-c", f"ssl_key_file={self.key}", "-c", f"ssl_cert_file={self.cert}"]
             case MariaDb():
                 return [f"--ssl-key={self.key}", f"--ssl-cert={self.cert}"]
+            case Redis():
+                port = ["--port", "0", "--tls-port", str(self.server.port), "--tls-ca-cert-file", str(self.cert)]
+                return [*port, "--tls-key-file", str(self.key), "--tls-cert-file", str(self.cert)]
         return [f"--key-file={self.key}", f"--cert-file={self.cert}"]
 
 
@@ -94,12 +99,30 @@ def test_a_database_by_TLS(safe: Safe, tmp_path: Path) -> None:
         assert store._execute("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()", {}) == [(True,)]
     else:
         assert store._execute("SHOW STATUS LIKE 'Ssl_cipher'", {})[0][1]
+    hears_of_a_release(harness, Harness(open_store(good, limit_ms=LIMIT_MS)))
     store.close()
     refused = asked(bad)
     assert not refused.ok
     assert "certificate" in refused.reason.lower(), refused.reason
     assert refused.final, refused
     assert "TLS is refused" in refused.reason
+
+
+def hears_of_a_release(holder: Harness, watcher: Harness) -> None:
+    """Over TLS something may be readable that is no part of an answer."""
+    watcher.look()
+    store: Any = watcher.store
+    descriptor = store.listen()
+    if isinstance(holder.store, MysqlStore):
+        assert isinstance(store._waiter.connection._sock, ssl.SSLSocket)
+    assert store.news() == []
+    assert holder.release(seq=2).done
+    told: list[News] = []
+    while not told:
+        assert select.select([descriptor], [], [], 30)[0]
+        told = store.news()
+    assert told == [News("job")]
+    store.close()
 
 
 def test_a_wrong_password_is_refused_without_being_shown() -> None:
@@ -156,8 +179,6 @@ def test_etcd_by_TLS_with_a_user(tmp_path: Path) -> None:
         store: Any = watcher.store
         assert store.listen() >= 0
         assert harness.release(seq=2).done
-        import select
-
         told: list[News] = []
         while not told:
             assert select.select([store.listen()], [], [], 30)[0]
@@ -174,6 +195,44 @@ def test_etcd_by_TLS_with_a_user(tmp_path: Path) -> None:
         assert "certificate" in stranger.reason.lower()
     finally:
         etcd.remove()
+
+
+def test_redis_by_TLS_with_a_user_and_a_certificate(tmp_path: Path) -> None:
+    safe = Safe(Redis)
+    redis = safe.server
+    assert isinstance(redis, Redis)
+    redis.tls = ssl.create_default_context(cafile=str(safe.cert))
+    redis.tls.load_cert_chain(str(safe.cert), str(safe.key))
+    redis.start()
+    try:
+        redis.admin("ACL", "SETUSER", "app", "on", ">p w", "~*", "&*", "+@all")
+        where = f"127.0.0.1:{redis.port}/1?ca={safe.cert}"
+        ours = f"&cert={safe.cert}&key={safe.key}"
+        harness = opened(f"rediss://app:p%20w@{where}{ours}")
+        watcher = Harness(open_store(f"rediss://app:p%20w@{where}{ours}", limit_ms=LIMIT_MS))
+        assert harness.take().done
+        assert harness.renew().done
+        watcher.look()
+        store: Any = watcher.store
+        descriptor = store.listen()
+        assert harness.release(seq=2).done
+        assert select.select([descriptor], [], [], 30)[0]
+        assert store.news() == [News("job")]
+        harness.store.close()
+        store.close()
+        (tmp_path / "other").mkdir()
+        _, stranger = certificate(tmp_path / "other", redis.user)
+        for query in (f"?ca={stranger}{ours}", ""):
+            refused = asked(f"rediss://app:p%20w@127.0.0.1:{redis.port}/1{query}")
+            assert (refused.ok, refused.final) == (False, True), refused
+            assert "TLS is refused" in refused.reason
+            assert "certificate" in refused.reason
+        guessed = asked(f"rediss://app:guessed@{where}{ours}")
+        assert (guessed.final, "WRONGPASS" in guessed.reason, "guessed" in guessed.reason) == (True, True, False)
+        for wrong in (f"redis://app:p%20w@127.0.0.1:{redis.port}/1", f"rediss://app:p%20w@{where}"):
+            assert not asked(wrong).ok
+    finally:
+        redis.remove()
 
 
 def _permission(table: str) -> dict[str, str]:

@@ -148,7 +148,7 @@ def test_a_name_that_nobody_knows_is_said_and_tried_again(tmp_path: Path, capsys
         node = two.start("a")
         two.until(lambda: "nobody.invalid:7400 cannot be resolved yet" in trouble(node, "b"), "the name")
         assert rows(node)["b"]["heard_ms"] is None
-        assert entry.run(["status", "--config", str(tmp_path / "primacy.yaml"), "--state-dir", str(node.state)]) == 0
+        assert entry.run(["status", "--config", str(tmp_path / "primacy.yaml"), "--state-dir", str(node.state)]) == 1
         assert "node b: its address nobody.invalid:7400 cannot be resolved yet" in capsys.readouterr().out
 
 

@@ -1,6 +1,6 @@
 """The rules of the HA cache's document, one by one, as a peer of mode `mixed` keeps them. Each is a transcript.
 
-Where a number is left on purpose the test says so, and docs/deviations.md has its line.
+Where a number is left on purpose the test says so, and docs/origins/deviations.md has its line.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from primacy.control import Heard, NodeStatus, gossip_rows
 from primacy.control.cluster import cluster
 from primacy.control.gossip_rows import GossipEvent, event_row
 from primacy.control.requests import target_of
-from primacy.control.summary import row_of
+from primacy.control.summary import SENT_AT, row_of
 from primacy.election.model import Role
-from primacy.errors import NotReached, Refused, UsageError
+from primacy.errors import Later, NotReached, Refused, UsageError
 from primacy.node.clock import HandClock
 from primacy.transport import MemoryNet, MemoryTransport
 from tests.support.control_harness import FOLLOWS, NOW_MS, RUNS, SETTINGS, VIEW, Work, node_status, seen
@@ -49,9 +49,9 @@ def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
         a.talk.hear("b", 6, row_of(RUNS, 10))  # a new start has a new clock
         assert a.talk.others["b"].at_ms == a.clock.ms
         for wrong in (None, "x", -1, 0, True, 2**80):
-            a.talk.hear("b", 6, [*row_of(RUNS)[:-1], wrong])
+            a.talk.hear("b", 6, [*row_of(RUNS)[:SENT_AT], wrong])
             assert a.talk.others["b"].at_ms == a.clock.ms
-        a.talk.hear("b", 6, row_of(RUNS)[:-1])
+        a.talk.hear("b", 6, row_of(RUNS)[:SENT_AT])
 
     together(story)
 
@@ -169,7 +169,7 @@ def test_an_order_is_done_once_however_often_it_arrives() -> None:
 
 def test_a_refusal_comes_back_as_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
-        for error in (Refused("node b does not lead"), UsageError("to: the name of a node")):
+        for error in (Refused("node b does not lead"), UsageError("to: the name of a node"), Later("in a moment")):
             b.refuses = error
             with pytest.raises(type(error), match=str(error)):
                 await a.talk.pass_on("b", "transfer", {"to": "c"})

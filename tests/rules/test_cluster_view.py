@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from primacy.cli.why import change_line
+from primacy.cli.why import change_line, members_line
 from primacy.control import earlier, gossip_rows
-from primacy.control.changes import changes
-from primacy.control.cluster import CLAIM_MS, cluster
+from primacy.control.acting import CLAIM_MS
+from primacy.control.changes import changes, members_changes
+from primacy.control.cluster import cluster
 from primacy.control.document import document
 from primacy.control.gossip_rows import GossipEvent, GossipReply, GossipRequest, event_row, read, reply_row, request_row
-from primacy.control.summary import Summary, row_of, sent_in, short, summary_in, summary_of
+from primacy.control.summary import MEMBERS_AT, Summary, row_of, sent_in, short, summary_in, summary_of
 from primacy.election.model import DOUBLED
 from primacy.errors import UsageError
 from primacy.transport import Trouble
@@ -41,6 +42,8 @@ LONGEST = Summary(
     version="100.200.300.dev400+abcdef",
     config="f" * 16,
     doubled=(NAME,) * 9,
+    members=(BIG, BIG),
+    untold=(NAME,) * 9,
 )
 
 
@@ -58,6 +61,10 @@ def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
     assert back[:5] == LONGEST[:5]
     assert back.waits_for.endswith("ü…")
     assert back.doubled == (NAME, NAME)
+    assert (back.members, back.untold) == ((BIG, BIG), (NAME, NAME))
+    earlier_version = summary_in(row_of(LONGEST)[:MEMBERS_AT])
+    assert earlier_version is not None
+    assert (earlier_version.members, earlier_version.untold) == ((0, 0), ())
     happened = GossipEvent(BIG, BIG, "c" * 99, "ü" * 999, BIG)
     assert size(event_row(happened)) <= DATAGRAM_BYTES_MAX
     answer = GossipReply(BIG, 409, "ü" * 999)
@@ -70,6 +77,7 @@ def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
     with pytest.raises(UsageError, match="half a character"):
         request_row(GossipRequest(1, "transfer", {"to": "\ud800"}))
     assert short("abc", 3) == "abc"
+    assert short("half: \ud800", 300) == "half: ?", "a refusal of what another node passed on quotes it"
 
 
 def test_a_quiet_node_says_little() -> None:
@@ -162,7 +170,9 @@ def test_the_cluster_document_has_a_row_for_each_node_with_its_age() -> None:
         },
         "health": "ok",
         "version": "0",
+        "members": None,
         "boot": "9",
+        "acting": "acts",
         "trouble": None,
     }
     assert (rows["a"]["heard_ms"], rows["a"]["role"], rows["c"]["waits_for"]) == (0, "follower", "x")
@@ -293,6 +303,41 @@ def test_a_handover_is_told_with_its_reason_and_its_phases() -> None:
     assert "noticed +12 ms, elected +8 ms, started +15 ms; the command stood still for 25 ms" in told
 
 
+def test_one_who_led_earlier_and_says_late_that_it_lost_its_role_is_no_cause() -> None:
+    """A node that was frozen says so when it is thawed, in the time of the next leader, whose end it is not."""
+    rows = happenings(
+        (100, "a", 11, "elected", "a leads (term 11)"),
+        (2_000, "b", 12, "elected", "b leads (term 12)"),
+        (2_010, "b", 12, "running", "the command runs: process 8, run 1"),
+        (5_000, "a", 11, "majority-lost", "a lost its majority and stops its work (term 11)"),
+        (5_005, "a", 12, "gone", "nothing of the command is left (run 1)"),
+        (6_000, "a", 12, "leader-silent", "a hears nothing of b any more (term 12)"),
+        (6_100, "a", 13, "elected", "a leads (term 13)"),
+        (6_110, "a", 13, "running", "the command runs: process 9, run 2"),
+    )
+    last = changes(rows)[-1]
+    assert (last.reason, last.gap_ms) == ("a hears nothing of b any more (term 12)", None)
+
+
+def test_R_changes_of_the_members_are_told_with_who_asked_and_how_long_they_took() -> None:
+    asked = "a is told by root on h to change the members: add d at h:4 (said at b)"
+    rows = happenings(
+        (100, "a", 1, "members-done", "a has changed the members, as was asked for, to 1.2 (term 1): a, b"),
+        (1_000, "a", 1, "told", asked),
+        (1_010, "a", 1, "members-changed", "a has the members 1.3 (term 1): a, b, c, d (observer)"),
+        (1_500, "a", 1, "members-taken-back", "a takes a change of the members back, with 1.5 (term 1): not acked"),
+        (3_000, "b", 2, "members-done", "b has changed the members, as was asked for, to 2.7 (term 2): a, b, c, d"),
+        (3_001, "c", 2, "members-changed", "c has the members 2.7 (term 2): a, b, c, d"),
+    )
+    first, back, done = members_changes(rows)
+    assert (first.done, first.asked, first.took_ms) == (True, "", None)
+    assert (back.done, back.asked, back.took_ms) == (False, asked, 500)
+    assert (done.done, done.asked, done.took_ms) == (True, asked, 2_000)
+    assert members_line(first).endswith("to 1.2 (term 1): a, b")
+    assert f"to 2.7 (term 2): a, b, c, d ({asked}; +2,000 ms)" in members_line(done)
+    assert members_changes([]) == []
+
+
 def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_nothing() -> None:
     rows = happenings(
         (100, "a", 1, "elected", "a leads (term 1)"),
@@ -304,7 +349,9 @@ def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_no
         (8_004, "a", 4, "elected", "a leads (term 4)"),
     )
     _, silent, unknown, killed = changes(rows)
-    assert killed.reason.startswith("a takes the release by c (term 3); it said nothing before: its agent was killed")
+    assert killed.reason.startswith(
+        "a takes the release by c (term 3); the one before gave no reason: its agent was killed"
+    )
     assert silent == (2, "b", 5_010, "b hears nothing of a any more (term 1)", None, 10, None, None)
     assert unknown.reason == "not known here"
     assert changes([]) == []

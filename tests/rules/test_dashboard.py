@@ -13,10 +13,11 @@ from primacy.control import earlier
 from primacy.dashboard.change import last_change
 from primacy.dashboard.claims import Claims
 from primacy.dashboard.hub import FRAMES_MAX, QUIET_MS, Hub
+from primacy.dashboard.known import Known, Plan, Read
 from primacy.dashboard.plan import plan_of, plan_of_profile
 from primacy.dashboard.record import Record
 from primacy.dashboard.rows import Chain, Cluster, Lab, LabNode, Row, Said, chain_of, cluster_of, event_row, lab_of
-from primacy.dashboard.view import Known, Plan, Read, view
+from primacy.dashboard.view import view
 from primacy.election.model import DOUBLED
 
 LEADER = Said(
@@ -97,11 +98,11 @@ def test_two_leaders_in_two_parts_of_a_bully_cluster_are_shown_as_what_they_are(
     """No alert of a broken promise: the network is divided, and each part has the leader that it was promised."""
     rows = (led("a", "a"), led("b", "a"), led("c", "c"), led("d", "c"), led("e", "c"))
     model = view(divided(*rows, overlapping=("a", "c")))
-    assert (model["job"]["state"], model["job"]["level"]) == ("islands", "warn")
+    assert (model["job"]["state"], model["job"]["level"]) == ("islands", "bad")
     assert model["job"]["text"] == "2 parts: a leads b · c leads d, e"
     assert model["islands"] == [{"leader": "a", "nodes": ["a", "b"]}, {"leader": "c", "nodes": ["c", "d", "e"]}]
     [alert] = model["alerts"]
-    assert (alert["code"], alert["level"]) == ("islands", "warn")
+    assert (alert["code"], alert["level"]) == ("islands", "bad")
     assert alert["text"].startswith("a and c lead, each in its part of the network. bully promises one leader per part")
     assert model["head"]["at_most_one"] is False
 
@@ -170,16 +171,63 @@ def test_a_node_that_is_heard_but_tells_seldom_is_here_and_one_that_is_not_heard
         (FOLLOWER._replace(role="recovering", waits_for=f"{earlier.DOUBLED}, or"), "stop one of the two"),
         (FOLLOWER._replace(role="leader", waits_for="an operator to approve it"), "primacy approve"),
         (FOLLOWER._replace(heard_ms=60_000, told_ms=60_000), "primacy status"),
+        (
+            FOLLOWER._replace(role="paused", waits_for="the end of its drain: primacy undrain b"),
+            "primacy undrain b",
+        ),
+        (
+            FOLLOWER._replace(
+                role="recovering",
+                addr="h:2",
+                waits_for="an operator to add it to the members, on one of their nodes: primacy members add b",
+            ),
+            "on a node of the cluster: primacy members add b --addr h:2",
+        ),
+        (
+            FOLLOWER._replace(waits_for="nothing: it is not among the members (version 7); primacy members add b"),
+            "primacy members add b --addr HOST:PORT; or stop it",
+        ),
+        (
+            FOLLOWER._replace(
+                role="recovering",
+                waits_for="answers from memory, for its own is lost, by c (gone for good: primacy members remove c)",
+            ),
+            "start those nodes; gone for good: primacy members remove c",
+        ),
+        (
+            FOLLOWER._replace(
+                role="recovering",
+                waits_for="an operator: its file names nobody but itself; write the other nodes into it",
+            ),
+            "write the other nodes into its file",
+        ),
+        (
+            FOLLOWER._replace(role="recovering", waits_for="an operator: too few remember to elect a leader; on a: x"),
+            "primacy members force",
+        ),
+        (
+            FOLLOWER._replace(
+                role="recovering",
+                waits_for="the first start of the cluster: primacy init, once, on one node, when all that used its "
+                "lease of before, of which there is no list, are stopped or run with the new file",
+            ),
+            "when all of those are stopped: primacy init",
+        ),
     ],
 )
 def test_a_node_that_waits_or_is_mute_says_the_next_command(row: Said, command: str) -> None:
     assert command in view(known(row))["node:b"]["next"]
 
 
+def test_a_node_that_stands_aside_as_the_file_says_needs_no_command() -> None:
+    aside = FOLLOWER._replace(role="paused", waits_for="nothing: placement.only of mail does not name b")
+    assert view(known(aside))["node:b"]["next"] == ""
+
+
 def test_what_the_lab_did_to_a_process_is_how_its_node_stands() -> None:
     lab = Lab((LabNode("a", "running", 11), LabNode("b", "frozen", 12), LabNode("c", "ended")), (("a", "b"),))
     model = view(known(LEADER, FOLLOWER, lab=lab))
-    assert [model[f"node:{name}"]["there"] for name in "abc"] == ["here", "frozen", "stopped"]
+    assert [model[f"node:{name}"]["there"] for name in "abc"] == ["here", "frozen", "ended"]
     assert model["node:a"]["agent_pid"] == 11
     states = {(link["a"], link["b"]): link for link in model["links"]}
     assert states["a", "b"] == {"a": "a", "b": "b", "state": "one-way", "from": "b", "to": "a"}
@@ -219,6 +267,19 @@ def test_nothing_that_changes_with_every_look_makes_a_part_change() -> None:
 # --- links ------------------------------------------------------------------------------------------------------------
 
 
+def test_R_the_newest_members_are_shown_and_a_change_that_is_on_its_way() -> None:
+    assert view(known(LEADER))["members"] is None, "another strategy, or a node of an earlier version"
+    raw = {"nodes": [{"node": "a", "members": {"term": 2, "version": 7}}], "members": {"term": 2, "version": 7}}
+    old = cluster_of({**raw, "members": {"term": 2, "version": 6, "waits_for": "the leader to go on with it"}})
+    waits = "d to be heard (d added, asked for by root)"
+    new = cluster_of({**raw, "members": {"term": 2, "version": 7, "waits_for": waits, "removed_untold": ["b"]}})
+    shown = view(Known(10_000, (Read("x", old, 9_900), Read("y", new, 9_900)), plan=PLAN))
+    assert shown["members"] == {"version": 7, "waits_for": waits, "untold": ["b"]}
+    assert shown["node:a"]["members_version"] == 7
+    gone = view(Known(10_000, (Read("x", old, 9_900), Read("y", new, 9_900, 1, "gone")), plan=PLAN))
+    assert gone["members"]["version"] == 6
+
+
 def test_links_are_open_cut_or_one_way_by_what_the_nodes_say() -> None:
     rows = (
         LEADER._replace(cuts=(("b", "both"), ("c", "in"))),
@@ -245,6 +306,19 @@ def test_two_claims_one_after_the_other_are_no_alarm_and_two_at_once_are() -> No
     assert claims.overlapping() == ("a", "b")
     alerts = view(known(LEADER, overlapping=("a", "b")))["alerts"]
     assert "a, b" in alerts[0]["text"]
+
+
+def test_a_slow_answer_is_no_proof_that_two_claim_at_once() -> None:
+    """Asked at 1,100 and answered at 2,000, after the handover at 1,700: b may have begun at any moment of these."""
+    claims, b = Claims(), LEADER._replace(node="b", term=8, token=LEADER.token + 1)
+    claims.hear(LEADER, 1_000)
+    claims.hear(LEADER, 1_100, 900)
+    claims.hear(b, 1_100, 900)
+    claims.hear(LEADER, 1_690, 10)
+    claims.hear(b, 2_500, 10)
+    assert (claims.overlapping(), claims.spans["b"].first_ms) == ((), 2_000)
+    claims.hear(LEADER, 2_100, 900)
+    assert claims.overlapping() == ("a", "b"), "asked again at 2,100, it still claims to act"
 
 
 def test_a_claim_that_ended_and_began_again_is_a_new_one() -> None:
@@ -324,7 +398,7 @@ def test_the_last_change_has_its_cause_its_gap_and_its_steps() -> None:
         row(0, "a", 1, "elected"),
         row(20, "a", 1, "running", "the command runs: process 1, run 1"),
         row(5_000, "a", 1, "majority-lost", "a lost its majority and stops its work"),
-        row(5_000, "a", 1, "stopping", "the command is told to end, and killed in 299 ms"),
+        row(5_000, "a", 1, "stopping", "the command is told to end, and is killed if it lasts 299 ms more"),
         row(5_030, "a", 1, "gone", "nothing of the command is left (run 1)"),
         row(6_100, "b", 1, "leader-silent", "b hears nothing of a any more"),
         row(6_120, "b", 2, "campaigns"),
@@ -354,6 +428,22 @@ def test_an_event_that_two_nodes_tell_stands_once() -> None:
     assert [each.at_unix_ms % 10 for each in record.rows] == [3, 4, 5]
     lab = record.add([Row(1_794_700_000_010, "lab", 0, "lab", "the lab mends all links")])
     assert lab[0].term == 1, "what a person did stands in the term in which it was done"
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_the_past_of_a_node_that_is_met_late_pushes_nothing_newer_out(size: int) -> None:
+    record = Record(size)
+    newest = record.add([row(1_000 + at, "a", 9, "elected") for at in range(2)])
+    shown = record.add([row(at, "b", 1, "follows") for at in range(size)])
+    assert record.rows[-2:] == newest
+    assert record.rows == [*shown, *newest]
+    assert [each.at_unix_ms % 1_000 for each in shown] == list(range(2, size))
+    assert (record.before["b", "follows"], record.dropped_ms % 1_000) == (row(1, "b", 1, "follows"), 1)
+    assert record.add([row(1, "c", 1, "follows")]) == [], "older than all that are kept"
+    assert record.before["c", "follows"].at_unix_ms == row(1, "c", 1, "follows").at_unix_ms
+    change = last_change(record.rows)
+    assert change is not None
+    assert change["at_unix_ms"] == newest[-1].at_unix_ms
 
 
 # --- documents from outside -------------------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ def test_a_reader_that_is_ended_while_it_is_told_to_hurry_ends(turns: int) -> No
 
         async def reads() -> None:
             while True:
-                await source._rest()
+                await source._rest(0)
 
         source._tasks = [asyncio.create_task(reads())]
         for _ in range(5):

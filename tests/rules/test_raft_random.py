@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from primacy.election.effects import Persist, Send, Start
 from primacy.election.inputs import (
+    CampaignOrder,
     DeadlinePassed,
     GuardLost,
     Health,
@@ -86,6 +87,7 @@ inputs: st.SearchStrategy[Input] = st.one_of(
     st.builds(RunLock, flags),
     st.builds(StepDown, names),
     st.sampled_from([Pause(), Resume(), Shutdown(), Health(True), Health(False, "probe")]),
+    st.permutations(["a", "b", "c"]).map(lambda nodes: CampaignOrder(tuple(nodes))),
     st.builds(Init, st.integers(0, 10**7), st.lists(names, max_size=2).map(tuple)),
     st.builds(Rejoin, st.lists(names, max_size=2).map(tuple)),
 )

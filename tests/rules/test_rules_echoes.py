@@ -30,8 +30,9 @@ from primacy.election.messages import (
 )
 from primacy.election.model import Role
 from primacy.election.raft.strategy import RaftStrategy
+from primacy.sim.trials.raft import trial_of
 from primacy.sim.trials.replay import Replayed, read
-from primacy.sim.trials.trial import Plan, Trial
+from primacy.sim.trials.trial import Plan
 from tests.support.mutants import raft
 from tests.support.mutants_raft import AnswersRefusals, RefusesEach
 from tests.support.raft_harness import HEARTBEAT, Bench, H, P, ballot, origin
@@ -150,14 +151,11 @@ def test_E1_taken_out_two_old_copies_storm() -> None:
     assert two_old_copies(AnswersRefusals)[0] >= 1_000
 
 
-@pytest.mark.parametrize(
-    ("name", "more"), [("raft-5-lan-30006618", (0,)), ("raft-3-fast-41000317", (7, 9, 11))], ids=["5-lan", "3-fast"]
-)
-def test_E1_taken_out_the_recorded_storms_are_back(name: str, more: tuple[int, ...]) -> None:
-    """On the plans that once stormed, the machine of then storms again, and the checker says so. `more`: draws beside
-    those of the plan; the first of the second plan met no storm any more once the simulator ran the real watchdog."""
-    plan = read(Path(__file__).parents[1] / "data" / "plans" / f"{name}.json")
-    for streams in (*plan.streams, *more):
+def test_E1_taken_out_the_recorded_storm_is_back() -> None:
+    """On a plan that once stormed, the machine of then storms again, and the checker says so. The other plan, of three
+    nodes, meets no storm with a register: two of the three wait for each other's memory from then on (R9)."""
+    plan = read(Path(__file__).parents[1] / "data" / "plans" / "raft-5-lan-30006618.json")
+    for streams in (*plan.streams, 0):
         violations = Replayed(plan, streams, raft(AnswersRefusals)).run().violations
         assert [violation.rule for violation in violations] == ["E2"], streams
 
@@ -214,7 +212,7 @@ class Watched:
 def watched(plan: Plan, seed: int, cls: type[RaftStrategy] | None = None) -> list[str]:
     """One trial; what broke E1."""
     broken: list[str] = []
-    trial = Trial(plan, seed)
+    trial = trial_of(plan, seed)
     maker: Callable[..., Any] = trial.world.maker
 
     def made(node: Any, seat: Any, kept: Any) -> Any:

@@ -18,7 +18,8 @@ from primacy.election.store import (
     holder_id,
     list_hash,
 )
-from primacy.sim.world.store import ETCD, POSTGRESQL, SimStore
+from primacy.sim.world.engines import ETCD, POSTGRESQL
+from primacy.sim.world.store import SimStore
 from tests.support.lease_harness import LAN, LONG_MS, TRIO, WALL, Harness, held_by, look_until, only, row_of, taken_ms
 
 pytestmark = pytest.mark.coverage

@@ -27,7 +27,8 @@ from primacy.election.store import (
     list_hash,
 )
 from primacy.settings.timing import stretched
-from primacy.sim.world.store import ETCD, SimStore
+from primacy.sim.world.engines import ETCD
+from primacy.sim.world.store import SimStore
 from tests.support.lease_harness import LAN, LONG_MS, TRIO, WALL, Harness, held_by, look_until, only, row_of, taken_ms
 
 pytestmark = pytest.mark.coverage

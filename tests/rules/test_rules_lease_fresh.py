@@ -22,7 +22,8 @@ from primacy.election.store import (
     Take,
     holder_id,
 )
-from primacy.sim.world.store import ETCD, POSTGRESQL, SQLITE, SimStore
+from primacy.sim.world.engines import ETCD, POSTGRESQL, SQLITE
+from primacy.sim.world.store import SimStore
 from tests.support.lease_harness import LAN, WALL, Harness, held_by, only, row_of
 
 pytestmark = pytest.mark.coverage

@@ -1,17 +1,19 @@
-"""The safety rules R1 to R5 and R10 to R14, about the register of members: who takes which, who counts, who is heard.
+"""The safety rules R1 to R5 and R10 to R13, about the register of members: who takes which, who counts, who is heard.
 
 Each drives real machines by hand (`members_harness.py`), which looks at every message whether the register that it
-names is on the disk (R1), and at every step whether two lead one term. Changes step by step, memory, and the schedules
-that broke earlier wordings have files of their own.
+names is on the disk (R1), and at every step whether two lead one term. Changes step by step, memory, `force`, and the
+schedules that broke earlier wordings have files of their own.
 """
 
 from __future__ import annotations
+
+from random import Random
 
 import pytest
 
 from primacy.election.effects import Persist, Send
 from primacy.election.events import Code
-from primacy.election.inputs import CancelChange, ChangeMembers, ForceMembers, Received
+from primacy.election.inputs import ChangeMembers, Received, Started
 from primacy.election.messages import (
     Ack,
     Ahead,
@@ -22,11 +24,12 @@ from primacy.election.messages import (
     VoteReply,
     VoteRequest,
 )
-from primacy.election.model import CLOSED, Kind, Member, MembersId, Register, Role
+from primacy.election.model import Kind, Member, MembersId, Register, Role, Seat
 from primacy.election.raft.quorum import Quorum
-from primacy.election.raft.register import first_register, names
+from primacy.election.raft.register import first_register
+from primacy.election.raft.strategy import RaftStrategy
 from tests.support.members_harness import HEARTBEAT, Cluster, H, Node, P, members
-from tests.support.raft_harness import Bench
+from tests.support.raft_harness import LAB, ballot, membership
 
 pytestmark = pytest.mark.coverage
 
@@ -462,7 +465,7 @@ def test_R10_the_end_of_a_ballot_that_was_given_up_outlives_a_restart() -> None:
     assert o.m.muted == "no-memory"
 
 
-# --- R11 to R14 -------------------------------------------------------------------------------------------------------
+# --- R11 to R13 -------------------------------------------------------------------------------------------------------
 
 
 def test_R11_a_release_names_no_register() -> None:
@@ -514,34 +517,6 @@ def test_R13_the_run_lock_takes_the_place_of_the_silence_only_while_the_members_
     assert a.works
 
 
-def test_R14_force_is_the_last_resort_of_one_node_where_nobody_leads() -> None:
-    cluster = Cluster().start("a")
-    a = cluster["a"]
-    a.give(ForceMembers(("b", "c")))
-    assert "silence" in a.heard(Code.MEMBERS_REFUSED)[-1].detail
-    cluster.run(2 * P)
-    term = a.m.term
-    a.give(ForceMembers(("b", "c")))
-    assert a.register == register("a", term + 1_000, 2)
-    assert a.disk is not None
-    assert (a.disk.term, a.disk.voted_for) == (term + 1_000, CLOSED)
-    at_ms = cluster.now
-    cluster.until(lambda: bool(a.works))
-    assert cluster.now - at_ms >= P, "silent as after a start"
-
-
-@pytest.mark.parametrize(("gone", "before"), [("d", "abc"), ("bd", "ac"), ("bcd", "a")])
-def test_R14_the_voters_before_count_on_but_for_those_that_are_gone(gone: str, before: str) -> None:
-    cluster = Cluster()
-    a = cluster["a"]
-    assert a.disk is not None
-    a.disk = a.disk._replace(register=register("a d", 1, 3, prior="a b c"))
-    a.start()
-    cluster.run(2 * P)
-    a.give(ForceMembers(tuple(gone)))
-    assert (names(a.register.members), names(a.register.prior)) == (("a",), tuple(before))
-
-
 def test_R4_a_first_register_is_named_anew_where_a_node_shows_one_of_a_dead_leader() -> None:
     cluster = silent()
     a, b, c = (cluster[name] for name in "abc")
@@ -553,30 +528,13 @@ def test_R4_a_first_register_is_named_anew_where_a_node_shows_one_of_a_dead_lead
     assert c.m.leader == cluster.lead().name
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        (ForceMembers(()), "name the members"),
-        (ForceMembers(("x",)), "x is not among the members"),
-        (ForceMembers(("a",)), "this node would not vote"),
-        (ChangeMembers(members("a b")), "nobody leads"),
-        (CancelChange(), "nobody leads"),
-    ],
-)
-def test_R14_what_makes_no_sense_is_refused_with_the_remedy(given: ForceMembers, why: str) -> None:
-    cluster = silent()
-    a = cluster["a"]
-    assert why in a.m.why_not(given)
-    a.give(given)
-    assert a.heard(Code.MEMBERS_REFUSED)
-    assert a.register == first_register(members("a b c"))
-
-
 def test_without_a_register_nothing_is_asked_for() -> None:
-    bench = Bench()
-    assert "no register" in bench.m.why_not(ChangeMembers((Member("a"),)))
-    assert bench.m.origin.members == (0, 0)
-    assert bench.m.view(bench.now).members is None
+    """As it was before there were registers; no agent runs so any more."""
+    machine = RaftStrategy(Seat("a", 1, membership("a b c"), Random(0)), LAB, ballot()._replace(register=None))
+    machine.step(0, Started(0, lock_held=False))
+    assert "no register" in machine.why_not(ChangeMembers((Member("a"),)))
+    assert machine.origin.members == (0, 0)
+    assert machine.view(0).members is None
 
 
 def test_E1_a_register_that_is_told_again_and_again_is_answered_once_per_heartbeat() -> None:

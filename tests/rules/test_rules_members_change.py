@@ -307,6 +307,22 @@ def test_R7_a_membership_that_cannot_be_is_refused_with_the_remedy(words: str, w
     assert leader.register.id == (0, 1)
 
 
+def test_R7_a_request_during_the_last_step_is_refused_as_one_that_may_be_asked_again() -> None:
+    """By a number, not by words: the next request can be taken as soon as a quorum has acked."""
+    cluster = Cluster(also="d").start()
+    leader = cluster.lead()
+    cluster.change("a b c d")
+    leader.give(ChangeMembers(members("a b")))
+    assert leader.heard(Code.MEMBERS_REFUSED)[-1].value == 0, "it may take long: d is not there yet"
+    cluster.until(lambda: leader.register.goal is None and leader.register.get("d") is not None)
+    leader.give(ChangeMembers(members("a b c")))
+    refused = leader.heard(Code.MEMBERS_REFUSED)[-1]
+    assert (refused.value, "the last step" in refused.detail) == (1, True)
+    leader.give(CancelChange())
+    assert leader.heard(Code.MEMBERS_REFUSED)[-1].value == 0, "there is nothing to cancel in a moment either"
+    cluster.until(lambda: leader.m.why_not(ChangeMembers(members("a b c"))) == "", 4 * HEARTBEAT)
+
+
 def test_R7_names_and_addresses_are_used_once() -> None:
     cluster = Cluster().start()
     leader = cluster.lead()

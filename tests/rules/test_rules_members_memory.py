@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from primacy.election.events import Code
-from primacy.election.inputs import Received
+from primacy.election.inputs import CancelChange, Init, Received, StrangerHeard
 from primacy.election.messages import Ack, Admission, Heartbeat, Query, Report, VoteReply, VoteRequest
 from primacy.election.model import CLOSED, Kind, ListRecord, MembersId, Register, Role
+from primacy.election.raft.memory import Remembering
+from primacy.election.raft.recovery import FLOOR
 from primacy.election.raft.register import first_register
+from primacy.election.raft.strategy import RaftStrategy
 from tests.support.members_harness import HEARTBEAT, TIMES, Cluster, H, Node, P, members
 from tests.support.raft_harness import BASE
 
@@ -229,8 +232,41 @@ def test_R9_an_answer_without_memory_or_to_another_boot_does_not_count() -> None
     assert a.m.ballot is None
     report(a, "c", register("a b c", 4, 7), 4, echo=1)
     assert a.m.ballot is None
-    assert "by c" in a.m.view(a.now).waits_for
-    assert "primacy members remove c" in a.m.view(a.now).waits_for
+    assert a.m.view(a.now).waits_for == (
+        "an operator: too few remember to elect a leader; on b: primacy members force --without a --without c, "
+        "then primacy members add for each"
+    )
+
+
+def test_R9_one_that_is_away_is_named_with_what_to_do() -> None:
+    a = blank()
+    report(a, "b", register("a b c", 4, 7), 4)
+    waits = a.m.view(a.now).waits_for
+    assert waits.endswith("by c (gone for good: primacy members remove c)"), waits
+
+
+@pytest.mark.parametrize(("version", "recovers"), [(1, True), (7, False)])
+def test_R9_who_gave_up_a_first_ballot_that_was_never_used_need_not_remember(version: int, recovers: bool) -> None:
+    """M3: while there are no other members than the first, there is nothing to know but terms."""
+    a = blank()
+    report(a, "b", register("a b c", 0, version), 4)
+    report(a, "c", register("a b c", 0, 1), 0, memory=False, gave_way=True)
+    assert (a.m.ballot is not None) is recovers
+    if a.m.ballot is not None:
+        assert (a.m.ballot.term, a.m.ballot.voted_for) == (4 + FLOOR, CLOSED)
+
+
+def test_R9_where_one_that_is_out_already_must_answer_the_node_itself_is_renewed() -> None:
+    """c is gone for good and was removed; d, which is out as well, knows of a time when c voted."""
+    a = blank(words="a b c d")
+    report(a, "b", register("a b e", 4, 7), 4)
+    report(a, "d", register("a b c d", 3, 2), 3)
+    report(a, "e", register("a b e", 4, 7), 4)
+    assert a.m.ballot is None
+    waits = a.m.view(a.now).waits_for
+    assert waits.endswith("by c (gone for good: primacy members renew a, on another node)"), waits
+    report(a, "b", register("a:observer b e", 4, 9), 4)
+    assert a.m.view(a.now).waits_for == "the leader to admit it"
 
 
 @pytest.mark.parametrize(("words", "prior"), [("a", ""), ("a", "a b"), ("a b c", "a")])
@@ -333,6 +369,114 @@ def test_M3_a_node_that_is_started_blank_beside_a_cluster_waits_to_be_added() ->
     cluster.run(4 * P)
     assert cluster["d"].m.ballot is None
     assert "primacy members add d" in cluster["d"].m.view(cluster.now).waits_for
+
+
+class FoundsBesideStrangers(RaftStrategy):
+    """M3 without its last sentence: who speaks from outside of the list is no reason to wait."""
+
+    class Careless(Remembering):
+        def speaks_against(self, now_ms: int, init: Init) -> str:
+            return ""
+
+    remembering_class = Careless
+
+
+@pytest.mark.parametrize("machine", [RaftStrategy, FoundsBesideStrangers])
+def test_M3_no_cluster_begins_while_a_node_outside_of_the_list_speaks_for_it(machine: type[RaftStrategy]) -> None:
+    """Machines of a list without memory: the cluster of this name goes on elsewhere, under other members."""
+    careless = machine is FoundsBesideStrangers
+    cluster = Cluster(blank="a b c", auto=True, machines=dict.fromkeys("abc", machine)).start()
+    while cluster.now < 10_000 + 6 * P:
+        cluster.run(HEARTBEAT)
+        cluster["a"].give(StrangerHeard("x"))
+        cluster["a"].give(StrangerHeard("b"))  # a listed one is none
+    assert bool(cluster["a"].heard(Code.FIRST_BALLOT)) == careless
+    if not careless:
+        waits = cluster["a"].m.view(cluster.now).waits_for
+        assert "node x speaks for it already, and is not in the file's list" in waits
+        cluster["a"].give(Init(0))
+        assert "node x speaks" in cluster["a"].heard(Code.INIT_REFUSED)[-1].detail
+        cluster.run(2 * P)  # it is silent for P
+        assert cluster["a"].heard(Code.FIRST_BALLOT)
+    cluster.lead()
+
+
+def test_M3_an_operator_who_knows_better_names_the_stranger() -> None:
+    cluster = Cluster(blank="a b c").start()
+    cluster["a"].give(StrangerHeard("x"))
+    cluster["a"].give(Init(0, ("x",)))
+    cluster.run(P // 2)
+    assert cluster["a"].heard(Code.FIRST_BALLOT)
+
+
+def test_M3_a_question_from_memory_of_a_node_outside_of_the_list_speaks_against_it_and_a_blank_one_does_not() -> None:
+    cluster = Cluster(blank="a b c", auto=True).start("a b c")
+    a = cluster["a"]
+    origin = a.m.origin._replace(node="x", boot=9, incarnation=4, base=BASE)
+    a.give(Received(Query(origin._replace(incarnation=0, base=0), False, 0)))
+    assert not a.m.state.first.stranger
+    a.give(Received(Query(origin, True, 5)))
+    assert a.m.state.first.stranger == "x"
+
+
+def test_R12_a_node_that_the_file_does_not_name_asks_until_it_belongs_also_with_a_ballot() -> None:
+    """It was removed and is added again, at an address where it does not listen: nobody but itself can ask."""
+    cluster = Cluster(also="d").start("a b c")
+    cluster.lead()
+    d = cluster["d"]
+    assert cluster["a"].disk is not None
+    d.disk = cluster["a"].disk._replace(register=register("a b c", 1, 2), incarnation=1)
+    d.joins = True
+    d.start()
+    cluster.loses = lambda sent: sent.to == "d" and not isinstance(sent.message, Report)  # sent to where it is not
+    cluster.run(3 * P)
+    assert "primacy members add d" in d.m.view(d.now).waits_for
+    cluster.change("a b c d")
+    cluster.until(lambda: d.register.get("d") is not None, 3 * P)
+    cluster.loses = lambda _: False  # now it listens there
+    cluster.until(lambda: cluster.has("a b c d", "a b c d"))
+
+
+def test_R12_one_that_was_admitted_at_a_wrong_address_goes_on_asking_and_is_found_at_the_right_one() -> None:
+    """Nothing reaches it there but what answers its questions. The change is given up, and d taken out and in again."""
+    cluster = Cluster(also="d").start("a b c")
+    leader = cluster.lead()
+    d = cluster["d"]
+    d.joins = True
+    d.start()
+    cluster.loses = lambda sent: sent.to == "d" and not isinstance(sent.message, Report | Admission)
+    cluster.change("a b c d")
+    cluster.until(lambda: d.m.ballot is not None, 3 * P)
+    assert d.register.get("d") is not None
+    cluster.run(3 * P)
+    leader.give(CancelChange())
+    cluster.until(lambda: d.register.goal is None, 3 * P)
+    cluster.change("a b c")
+    cluster.until(lambda: d.register.get("d") is None, 3 * P)
+    cluster.change("a b c d")
+    cluster.until(lambda: d.register.get("d") is not None, 3 * P)
+    cluster.kill("d")
+    d.start()  # what it remembers has the wrong address
+    cluster.run(3 * P)
+    leader.give(CancelChange())
+    cluster.until(lambda: d.register.goal is None, 3 * P)
+    cluster.loses = lambda _: False  # now it is where they have it
+    cluster.until(lambda: d.m.leader == leader.name, 3 * P)
+    cluster.until(lambda: d.m.state.file_ask_at_ms == 0, 2 * P)  # it hears a leader, and asks no more
+    cluster.kill(leader.name)
+    cluster.until(lambda: d.m.state.file_ask_at_ms > 0, 6 * P)
+
+
+def test_R12_one_that_others_name_asks_no_longer_than_the_silence_of_its_start() -> None:
+    cluster = Cluster()
+    a = cluster["a"]
+    assert a.disk is not None
+    a.disk = a.disk._replace(register=register("b c", 1, 4))
+    a.start()
+    cluster.run(3 * P)
+    cluster.wire.clear()
+    cluster.run(10 * P)
+    assert not cluster.wire
 
 
 def test_R12_a_ballot_from_before_there_were_registers_tells_its_voters() -> None:

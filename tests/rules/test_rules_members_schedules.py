@@ -35,7 +35,10 @@ PARTS: dict[str, tuple[str, ...]] = {
         *("the term is closed", "not the only voter of a half"),
     ),
     "R13": ("the lock suffices for the first register only",),
-    "R14": ("silent as after a start", "a term that nobody can have voted in", "the voters before count on"),
+    "R14": (
+        *("silent as after a start", "a term that nobody can have voted in", "the voters before count on"),
+        "nothing that was never used",
+    ),
 }
 """What of each rule can be taken out, by itself: all that carries safety, and the liveness of R4 and R7."""
 
@@ -114,6 +117,10 @@ def test_R14_S16_a_forced_register_has_an_id_of_its_own() -> None:
 
 def test_R14_S17_a_forced_register_keeps_the_voters_before_of_a_change() -> None:
     assert refused("S17")
+
+
+def test_R14_S18_a_first_ballot_that_was_never_used_is_not_forced() -> None:
+    assert refused("S18")
 
 
 @pytest.mark.parametrize("mutant", SCHEDULED, ids=lambda mutant: f"{mutant.key}-{mutant.schedule}")

@@ -16,7 +16,7 @@ from primacy.election.inputs import (
     RunLock,
     WorkGone,
 )
-from primacy.election.messages import Ack, Heartbeat, VoteReply, VoteRequest
+from primacy.election.messages import Ack, Ahead, Heartbeat, VoteReply, VoteRequest
 from primacy.election.model import Leadership, Role
 from primacy.election.raft.lead import TICK_MS
 from primacy.settings.timing import stretched
@@ -206,17 +206,17 @@ def test_Q2_witnesses_count_and_observers_never() -> None:
     assert bench.did(Start)
 
 
-def test_Q2_an_observer_follows_without_a_word() -> None:
+def test_Q2_an_observer_follows_and_acks_and_never_stands() -> None:
+    """Its acks and votes count for nobody: an ack says that it is there, and has the register (R2)."""
     bench = Bench("a:observer b c")
     assert bench.m.role is Role.OBSERVER
     bench.heartbeat("b", 3)
-    assert bench.order() == ["Persist"]
+    assert bench.order() == ["Persist", "Send"]
     assert bench.m.leader == "b"
-    bench.now += 10 * P
-    bench.ask("b", 9)
-    assert bench.last == []
+    bench.wait(20 * P)
+    assert not bench.sent(VoteRequest)
     bench.heartbeat("c", 1)
-    assert bench.last == [], "nor does it say that it is ahead"
+    assert not bench.sent(Ahead), "nor does it say that it is ahead: it is admitted anew (R10)"
 
 
 def test_Q2_a_witness_votes_and_never_stands() -> None:

@@ -138,12 +138,11 @@ def test_Q10_ones_own_id_spoken_by_another_boot_is_an_alarm() -> None:
     assert bench.events(Code.TWO_BOOTS)[0].subject == "a"
 
 
-def test_Q10_other_lists_other_clusters_and_strangers_are_not_heard() -> None:
+def test_Q10_other_times_and_other_clusters_are_not_heard() -> None:
+    """Who belongs does not decide it: the register of the sender may be a newer one (R2)."""
     bench = Bench()
     bench.hear(Heartbeat(origin("b", config="list-9"), 1, 1, H, True))
     assert bench.events(Code.OTHER_LIST)
-    bench.hear(Heartbeat(origin("z"), 1, 1, H, True))
-    assert bench.events(Code.OTHER_LIST)[0].subject == "z"
     bench.heartbeat("c", 1)
     bench.hear(Heartbeat(origin("b", base=BASE + 5), 2, 1, H, True))
     assert bench.events(Code.OTHER_CLUSTER)
@@ -223,6 +222,6 @@ def test_complaints_about_other_nodes_are_told_once_and_are_bounded() -> None:
     bench = Bench()
     for number in range(200):
         for _ in range(2):
-            bench.hear(Heartbeat(origin(f"z{number}", boot=number + 1), 1, 1, H, True))
+            bench.hear(Heartbeat(origin(f"z{number}", boot=number + 1, config="list-9"), 1, 1, H, True))
     told = [e.event.subject for e in bench.all if isinstance(e, Record) and e.event.code is Code.OTHER_LIST]
     assert len(told) == len(set(told)) == 64

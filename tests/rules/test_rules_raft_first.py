@@ -23,14 +23,13 @@ from primacy.election.messages import (
     VoteReply,
     VoteRequest,
 )
-from primacy.election.model import CLOSED, Role
+from primacy.election.model import CLOSED, ListRecord, Role
 from primacy.election.raft.memory import Remembering
-from primacy.election.raft.recovery import Recovery
+from primacy.election.raft.register import first_register
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.sim.trials.replay import Replayed, read
 from tests.support.mutants import raft
-from tests.support.mutants_raft import Unmarked
-from tests.support.raft_harness import BASE, LIST, Bench, P, ballot, boot_of, origin
+from tests.support.raft_harness import BASE, LIST, Bench, H, P, ballot, boot_of, membership, origin
 
 pytestmark = pytest.mark.coverage
 
@@ -76,11 +75,13 @@ def test_M3_a_node_that_was_listed_with_others_begins_no_cluster_of_its_own() ->
     assert bench.m.role is Role.RECOVERING
     assert {e.to for e in bench.all if isinstance(e, Send)} == {"a", "c"}, "they are asked although not listed"
     waits = "the first start of the cluster; not heard yet: a, c (of an earlier list; gone for good: "
-    assert bench.m.view(bench.now).waits_for == waits + "primacy init --without a --without c)"
+    assert bench.m.view(bench.now).waits_for == waits + (
+        "primacy init --without a --without c) (if it runs already, there: primacy members add b --addr HOST:PORT)"
+    )
     for node in ("a", "c"):
-        bench.report(node, 5, config="list-2", confirmed=((LIST, ("a", "b", "c")),))
-    assert bench.disk is not None
-    assert (bench.disk.base, bench.disk.term, bench.disk.voted_for) == (BASE, 5, CLOSED), "it is part of their cluster"
+        bench.report(node, 5, config="list-2", register=first_register(membership("a b c").members))
+    assert bench.m.role is Role.RECOVERING
+    assert "its file names nobody but itself" in bench.m.view(bench.now).waits_for, "it is part of their cluster (R12)"
 
 
 def test_M3_a_node_that_was_listed_with_others_begins_by_itself_if_none_of_them_remembers() -> None:
@@ -106,7 +107,8 @@ def test_M3_nobody_begins_by_itself_beside_one_that_was_listed_with_others() -> 
     assert bench.sent(Report)[0].used
     other = Bench("b d", node="b", config="list-2", blank=True, options=AUTO)
     other.wait(2 * P)
-    other.hear(Report(origin("d", base=0, incarnation=0, config="list-2"), other.m.seat.boot, False, True, 0, 0, 0))
+    blank = Report(origin("d", base=0, incarnation=0, config="list-2"), other.m.seat.boot, False, True, 0, 0, 0)
+    other.hear(blank._replace(register=first_register(membership("b d").members)))
     other.wait(2 * P)
     assert other.m.role is Role.RECOVERING
     assert other.m.view(other.now).waits_for == "the first start of the cluster: primacy init, once, on one node"
@@ -142,26 +144,28 @@ def test_M3_where_nobody_remembers_and_one_memory_is_an_old_copy_every_node_says
     assert copied.m.view(copied.now).waits_for == says
     wiped = Bench(node="b", blank=True, options=AUTO)
     who = origin("a", base=0, incarnation=0)
-    wiped.hear(Report(who, wiped.m.seat.boot, False, True, 0, 0, BASE + 4))
+    listed = first_register(membership("a b c").members)
+    copy = Report(who, wiped.m.seat.boot, False, True, 0, 0, BASE + 4, register=listed)
+    wiped.hear(copy)
     wiped.report("c", memory=False)
     wiped.wait(10 * P)
     assert wiped.m.view(wiped.now).waits_for == says
     wiped.give(Init(5))
-    wiped.hear(Report(who, wiped.m.seat.boot, False, True, 0, 0, BASE + 4))
+    wiped.hear(copy)
     wiped.report("c", memory=False)
     assert wiped.disk is not None
     assert wiped.disk.base > BASE + 4, "above every token that a copy knows"
 
 
 def test_M2_a_full_disk_of_long_ago_does_not_hide_what_a_node_without_memory_waits_for() -> None:
-    bench = Bench(blank=True)
+    bench = Bench("a b c d e", blank=True)
     bench.hear(Query(origin("b"), memory=True))
-    bench.report("b", 3)
-    bench.report("c", 3)
+    for node in ("b", "c", "d", "e"):
+        bench.report(node, 3)
     bench.give(PersistFailed("disk full"))
     assert bench.m.role is Role.RECOVERING
     bench.report("c", memory=False, who=origin("c", incarnation=0, boot=99, base=0))  # c has lost its memory, too
-    says = "answers from memory, for its own is lost, by c (gone for good: primacy rejoin --without c)"
+    says = "answers from memory, for its own is lost, by c (gone for good: primacy members remove c)"
     assert bench.m.view(bench.now).waits_for == says
 
 
@@ -227,7 +231,7 @@ def test_M3_who_gave_way_takes_part_again_with_what_the_others_remember() -> Non
     bench.report("b", 1, who=origin("b", base=BASE - 7))
     bench.hear(Report(origin("c", base=0), boot_of("a"), False, False, 0, 0, BASE, gave_way=True))
     assert bench.disk is not None
-    assert (bench.disk.base, bench.disk.term, bench.disk.voted_for) == (BASE - 7, 1_001, CLOSED)
+    assert (bench.disk.base, bench.disk.term, bench.disk.voted_for) == (BASE - 7, 1_007, CLOSED)
 
 
 def test_M3_two_machines_with_one_id_wait_for_an_operator_whatever_first_start_counts() -> None:
@@ -293,32 +297,14 @@ class HeedsLeadersOnly(RaftStrategy):
             return super().give_way(message) if asked or larger or isinstance(message, Heartbeat) else []
 
 
-class _AnyBase(Recovery):
-    def _bases(self, heard):  # type: ignore[no-untyped-def]
-        return tuple({report.origin.base for report in heard})
-
-
-class HeedsEachBase(RaftStrategy):
-    """Without memory it waits until nobody, listed or not, has another first ballot."""
-
-    def __init__(self, seat, timing, ballot, options=None):  # type: ignore[no-untyped-def]
-        super().__init__(seat, timing, ballot, options)
-        told = self.state.options
-        self.state.recovery = _AnyBase(seat, auto=told.auto, token_max=told.token_max)
-        if ballot is not None and ballot.void:
-            self.state.recovery.found(ballot)
-
-
 @pytest.mark.later
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("name", "machine", "rule"),
     [
-        ("raft-7-wan-46001543", Unmarked, "I4"),
         ("raft-5-lan-40003649", KeepsOffers, "P1"),
         ("raft-3-fast-41001499", KeepsOffers, "P1"),
         ("raft-5-wan-70018576", HeedsLeadersOnly, "P1"),
-        ("raft-7-lan-70015326", HeedsEachBase, "P1"),
     ],
 )
 def test_M3_taken_out_a_recorded_trial_breaks_again(name: str, machine: type[RaftStrategy], rule: str) -> None:
@@ -326,3 +312,41 @@ def test_M3_taken_out_a_recorded_trial_breaks_again(name: str, machine: type[Raf
     for streams in (0, *plan.streams):
         violations = Replayed(plan, streams, raft(machine)).run().violations
         assert rule in [violation.rule for violation in violations], streams
+
+
+# --- T2: what a lease gave in between ---------------------------------------------------------------------------------
+
+FAR = BASE + 5_000_000
+
+
+def test_M3_a_node_that_comes_back_from_a_lease_is_no_blank_one() -> None:
+    """Raft was never used before the lease; a first start now would forget its tokens (T2)."""
+    lists = (ListRecord(LIST, ("a", "b", "c"), confirmed=True), ListRecord("lease", ("a", "b", "c"), True, True))
+    bench = Bench(kept=ballot(term=0, lists=lists, hold_max_ms=H))
+    for node in "bc":
+        bench.report(node, 0, used=False, token_max=FAR)
+    assert not bench.m.muted
+    assert (bench.m.ballot.term, bench.m.ballot.voted_for, bench.m.ballot.token_max) == (1, CLOSED, FAR)
+    bench.give(Init(0, ("b", "c")))
+    assert bench.events(Code.INIT_REFUSED)
+    bench.hear(FirstBallot(origin("b", base=FAR + 1), FAR + 1, bench.m.seat.boot))
+    assert bench.m.ballot.base == BASE
+
+
+def test_T2_another_first_ballot_keeps_the_token_that_was_seen() -> None:
+    bench = Bench(kept=ballot(term=0))
+    bench.ask_first()
+    bench.no("b", 1, pre=True, token_max=FAR)
+    bench.hear(FirstBallot(origin("b", base=BASE + 10), BASE + 10, bench.m.seat.boot))
+    assert (bench.m.ballot.base, bench.m.ballot.token_max) == (BASE + 10, FAR)
+
+
+def test_T2_a_first_start_is_above_the_token_that_its_founder_has_seen() -> None:
+    bench = Bench(kept=ballot(term=0))
+    bench.ask_first()
+    bench.no("b", 1, pre=True, token_max=FAR)
+    bench.give(Init(0))
+    for node in "bc":
+        bench.report(node, memory=False, used=False)
+    bench.wait(P)
+    assert bench.m.ballot.base > FAR

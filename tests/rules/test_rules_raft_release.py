@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from primacy.election.effects import OrderRelease, Start, Stop
 from primacy.election.events import Code
-from primacy.election.inputs import Health, Init, Input, Pause, RunLock, Shutdown, StepDown, WorkGone, WorkStarted
+from primacy.election.inputs import (
+    GuardLost,
+    Health,
+    Init,
+    Input,
+    Pause,
+    RunLock,
+    Shutdown,
+    StepDown,
+    WorkGone,
+    WorkStarted,
+)
 from primacy.election.messages import Ack, Release, VoteReply, VoteRequest
 from primacy.election.model import Role
-from primacy.election.raft.strategy import RaftOptions
-from tests.support.raft_harness import BASE, HEARTBEAT, LAB, Bench, ballot, origin
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
+from tests.support.mutants_changes import StartsBelowWhatItLearnt
+from tests.support.raft_harness import BASE, HEARTBEAT, LAB, Bench, P, ballot, origin
 
 pytestmark = pytest.mark.coverage
 
@@ -131,6 +145,54 @@ def test_G6_evidence_about_oneself_is_not_believed_while_the_own_work_runs() -> 
     bench.ask("c", term + 1, evidence=Release(bench.m.origin, term))
     assert not bench.events(Code.RELEASE_APPLIED)
     assert not bench.sent(VoteReply)[0].granted
+
+
+def test_G6_of_two_the_named_one_that_hears_the_release_first_is_answered_when_the_guard_has_spoken() -> None:
+    """The guard tells all nodes in the same moment. Among two, a refusal "for the rest of the promise" kept the named
+    one waiting until the old leader had won again."""
+    bench = Bench("a b")
+    term = bench.lead()
+    bench.give(StepDown("b"))
+    bench.ask("b", term + 1, pre=True, evidence=Release(bench.m.origin, term, "b"))
+    assert bench.last == [], "neither yes, for its work may run, nor a refusal that is outdated at once"
+    bench.give(WorkGone(term, released=True))
+    (reply,) = bench.sent(VoteReply)
+    assert reply.granted
+    assert reply.asked == term + 1
+    assert bench.m.deadline_ms is not None
+    assert bench.m.deadline_ms >= bench.now + LAB.spread_ms, "and it leaves the role to the named one meanwhile"
+
+
+def test_G6_what_came_before_the_guard_spoke_is_heard_in_full_afterwards() -> None:
+    """The guard did not say that a release left; the evidence says so, and by now the own work is gone."""
+    bench = Bench("a b")
+    term = bench.lead()
+    bench.give(StepDown("b"))
+    bench.ask("b", term + 1, pre=True, evidence=Release(bench.m.origin, term, "b"))
+    bench.give(WorkGone(term, released=False))
+    assert bench.events(Code.RELEASE_APPLIED)
+    assert [reply.granted for reply in bench.sent(VoteReply)] == [True]
+
+
+def test_G6_what_came_before_the_guard_spoke_is_forgotten_with_the_guard() -> None:
+    bench = Bench("a b")
+    term = bench.lead()
+    bench.give(StepDown("b"))
+    bench.ask("b", term + 1, pre=True, evidence=Release(bench.m.origin, term, "b"))
+    bench.give(GuardLost(term))
+    bench.give(RunLock(False))
+    assert not bench.sent(VoteReply)
+    assert bench.m.state.early is None
+
+
+def test_G6_only_questions_wait_for_the_guard_and_only_those_about_the_work_that_runs_here() -> None:
+    for pre, who, older in ((False, "a", 0), (True, "b", 0), (True, "a", 1)):
+        bench = Bench("a b")
+        term = bench.lead()
+        bench.give(StepDown("b"))
+        release = Release(bench.m.origin if who == "a" else origin("b"), term - older, "b")
+        bench.ask("b", term + 1, pre=pre, evidence=release)
+        assert [reply.granted for reply in bench.sent(VoteReply)] == [False]
 
 
 def test_G6_a_candidate_hands_on_the_release_that_freed_it() -> None:
@@ -294,13 +356,115 @@ def test_T2_a_winner_whose_token_is_below_one_that_anybody_knows_does_not_start(
     assert bench.events(Code.TOKEN_LOW)
     assert bench.m.state.leader_state is None
     assert not bench.did(OrderRelease)
+    assert bench.stand() == 501, "the next campaign is above it, and not one term at a time"
+    bench.yes("b", 501)
+    assert bench.events(Code.ELECTED)[0].value == BASE + 501
+
+
+def test_T2_a_token_that_no_clock_gives_stops_an_election_but_makes_no_storm() -> None:
+    bench = Bench()
+    term = bench.stand()
+    bench.yes("b", term, token_max=2**53 - 1)
+    assert bench.events(Code.TOKEN_LOW)
+    assert bench.disk is not None
+    assert bench.disk.token_max == BASE + term, "it is not learnt"
+    before = bench.now
+    assert bench.stand() == term + 1
+    assert bench.now >= before + P
+
+
+def _told_by_a_late_yes(bench: Bench, term: int) -> None:
+    bench.yes("c", term, token_max=BASE + 700)
+
+
+def _told_by_a_late_no(bench: Bench, term: int) -> None:
+    bench.no("c", term, at=term, token_max=BASE + 700)
+
+
+def _told_by_one_that_was_doubted(bench: Bench, term: int) -> None:
+    bench.ask("c", 5_000_000, pre=True)
+    (asked,) = bench.sent(VoteRequest, "c")
+    assert asked.term == term + 1
+    bench.no("c", asked.term, pre=True, at=5_000_000, token_max=BASE + 700)
+
+
+LATE = (_told_by_a_late_yes, _told_by_a_late_no, _told_by_one_that_was_doubted)
+
+
+def _starts(bench: Bench) -> list[Start]:
+    return [effect for effect in bench.all if isinstance(effect, Start)]
+
+
+def _won_and_told(told: Callable[[Bench, int], None], machine: type[RaftStrategy] = RaftStrategy) -> Bench:
+    """A winner that waits out an older leader's hold is told of a larger token meanwhile."""
+    bench = Bench(machine=machine)
+    term = bench.stand()
+    bench.yes("b", term, age_ms=0)
+    bench.ack("b")
+    told(bench, term)
+    assert bench.m.state.leader_state is not None
+    assert not bench.did(Start)
+    while bench.m.state.leader_state is not None and not _starts(bench):
+        bench.wake()
+        if bench.m.state.leader_state is not None:
+            bench.ack("b")
+    return bench
+
+
+@pytest.mark.parametrize("told", LATE)
+def test_T2_no_start_below_a_token_that_was_told_after_the_election(told: Callable[[Bench, int], None]) -> None:
+    bench = _won_and_told(told)
+    assert not _starts(bench)
+    assert bench.m.state.leader_state is None
+    assert bench.stand() == 701
+
+
+def test_T2_who_does_not_look_again_starts_below_it() -> None:
+    bench = _won_and_told(_told_by_a_late_yes, StartsBelowWhatItLearnt)
+    (start,) = _starts(bench)
+    assert start.leadership.token < BASE + 700
 
 
 def test_T2_the_machines_own_memory_counts_too() -> None:
     bench = Bench(options=RaftOptions(token_max=BASE + 500))
-    term = bench.stand()
-    bench.yes("b", term)
-    assert bench.events(Code.TOKEN_LOW)
+    assert bench.stand() == 501
+    bench.yes("b", 501)
+    assert bench.events(Code.ELECTED)[0].value == BASE + 501
+
+
+def test_T2_what_a_voter_has_seen_is_learnt_before_votes_are_asked_for() -> None:
+    """So that no term is used up for it, and nobody is far above the others who are not asked."""
+    bench = Bench()
+    bench.ask_first()
+    bench.yes("b", 1, pre=True, token_max=BASE + 5_000_000)
+    assert {(asked.term, asked.pre) for asked in bench.sent(VoteRequest)} == {(5_000_001, True)}
+    assert bench.disk is not None
+    assert (bench.disk.term, bench.disk.token_max) == (0, BASE + 5_000_000)
+    bench.yes("b", 5_000_001, pre=True, token_max=BASE + 5_000_000)
+    assert {(asked.term, asked.pre) for asked in bench.sent(VoteRequest)} == {(5_000_001, False)}
+
+
+def test_T2_who_refuses_tells_the_largest_token_that_it_has_seen() -> None:
+    seen = BASE + 5_000_000
+    asked = Bench(kept=ballot(term=3, token_max=seen))
+    asked.now += P
+    asked.ask("b", 2)
+    assert [(reply.granted, reply.token_max) for reply in asked.sent(VoteReply)] == [(False, seen)]
+    asking = Bench()
+    asking.ask_first()
+    asking.no("b", 1, pre=True, at=5_000_000)
+    assert asking.m.term == 0, "a term alone is not believed (Q9)"
+    asking.no("b", 1, pre=True, at=5_000_000, token_max=seen)
+    assert asking.m.term == 5_000_000
+
+
+def test_T2_a_vote_counts_as_work_of_the_largest_token_that_was_seen_at_the_start() -> None:
+    """A release of raft is none of work that a lease allowed since: it shortens no wait (G6)."""
+    bench = Bench(kept=ballot(term=3, token_max=BASE + 700))
+    bench.hear(Release(origin("b"), 3))
+    bench.now += P
+    bench.ask("b", 701)
+    assert bench.sent(VoteReply)[0].age_term == 700
 
 
 def test_T2_each_node_keeps_the_largest_token_seen() -> None:

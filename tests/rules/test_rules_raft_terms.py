@@ -22,9 +22,11 @@ from primacy.election.inputs import (
     WorkDeferred,
     WorkGone,
 )
-from primacy.election.messages import Ack, Ahead, Heartbeat, VoteReply, VoteRequest
-from primacy.election.model import Role
-from tests.support.raft_harness import HEARTBEAT, LAB, SPREAD, Bench, H, P, ballot, origin
+from primacy.election.messages import Ack, Ahead, Heartbeat, MembersTold, VoteReply, VoteRequest
+from primacy.election.model import MembersId, Role
+from primacy.election.raft.register import first_register
+from tests.support.mutants_changes import NotAsked
+from tests.support.raft_harness import BASE, HEARTBEAT, LAB, SPREAD, Bench, H, P, ballot, membership, origin
 
 pytestmark = pytest.mark.coverage
 
@@ -350,6 +352,66 @@ def test_Q9_jumps_of_more_than_a_million_terms_are_refused_and_reported_once() -
     assert bench.m.term == 0
     bench.heartbeat("b", JUMP - 1)
     assert bench.m.term == JUMP - 1
+
+
+FAR = 2**62
+
+
+@pytest.mark.parametrize("kind", ["heartbeat", "request"])
+def test_Q9_whoever_is_too_far_above_is_asked_and_believed_if_a_token_asks_for_its_term(kind: str) -> None:
+    def speak(bench: Bench, term: int, number: int) -> None:
+        bench.heartbeat("b", term, number) if kind == "heartbeat" else bench.ask("b", term, pre=True)
+
+    bench = Bench()
+    bench.now += P
+    speak(bench, JUMP + 7, 1)
+    assert [(asked.term, asked.pre) for asked in bench.sent(VoteRequest, "b")] == [(1, True)]
+    speak(bench, JUMP + 7, 2)
+    assert not bench.sent(VoteRequest), "once per heartbeat (E1)"
+    bench.now += HEARTBEAT
+    bench.no("b", 1, pre=True, at=JUMP + 7)
+    speak(bench, JUMP + 7, 3)
+    assert bench.sent(VoteRequest), "its term alone is no reason"
+    bench.no("b", 1, pre=True, at=FAR, token_max=BASE + FAR)
+    bench.now += HEARTBEAT
+    speak(bench, FAR, 4)
+    assert bench.sent(VoteRequest), "nor is a token that no clock gives"
+    bench.no("b", 1, pre=True, at=JUMP + 7, token_max=BASE + JUMP + 7)
+    assert bench.m.term == 0
+    speak(bench, JUMP + 7, 5)
+    assert not bench.sent(VoteRequest)
+    assert bench.m.leader == "b" if kind == "heartbeat" else bench.sent(VoteReply)[0].granted
+
+
+def test_Q9_who_is_not_asked_would_be_refused_for_ever() -> None:
+    bench = Bench(machine=NotAsked)
+    bench.now += P
+    bench.heartbeat("b", JUMP + 7)
+    assert bench.events(Code.TERM_JUMP)
+    assert not bench.sent(VoteRequest)
+
+
+def test_Q9_a_node_that_is_far_behind_is_told_so_also_where_its_members_are_older() -> None:
+    """R3 would tell it the members, which it does not believe either: the token comes first, with a refusal (E1)."""
+    for term in (JUMP, 2 * JUMP):
+        members = first_register(membership("a b c").members)._replace(id=MembersId(term, 2))
+        bench = Bench(kept=ballot(term=term, token_max=BASE + term, register=members))
+        bench.now += P
+        bench.ask("b", 1, pre=True)
+        assert [reply.token_max for reply in bench.sent(VoteReply, "b")] == [BASE + term]
+        assert not bench.sent(MembersTold)
+        bench.ask("c", term - 5, pre=True)
+        assert not bench.sent(VoteReply)
+        assert bench.sent(MembersTold, "c")
+
+
+def test_Q9_a_term_that_a_known_token_asks_for_is_no_jump() -> None:
+    bench = Bench(kept=ballot(token_max=BASE + 5 * JUMP))
+    bench.now += P
+    bench.ask("c", 6 * JUMP)
+    assert bench.events(Code.TERM_JUMP)
+    bench.ask("c", 5 * JUMP + 1)
+    assert bench.sent(VoteReply)[0].granted
 
 
 def test_Q9_a_leader_does_not_follow_a_jump_either() -> None:

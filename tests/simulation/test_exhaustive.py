@@ -44,7 +44,9 @@ from primacy.sim.model.settings import DRIFTING, LeaseSetting, RaftSetting
 from primacy.sim.model.states import BoundedModel
 from primacy.sim.model.values import Numbers, Packet
 from primacy.sim.model.world import ModelWorld
+from primacy.sim.world.engines import POSTGRESQL, REDIS, Engine
 from primacy.sim.world.store import SimStore
+from tests.support.mutants_lease_store import redis_named_by
 from tests.support.mutants_raft import TermReopens
 
 SIZE = os.environ.get("PRIMACY_SIZE", "")
@@ -370,11 +372,12 @@ class Defect:
     world: type[ModelWorld] | None = None
     store: type[SimStore] | None = None
     lease: bool = False
+    engine: Engine = POSTGRESQL
     size: str = "quick"
     """The smallest size of test in which it is looked for."""
 
     def hunt(self) -> SearchResult:
-        setting = LeaseSetting(self.clocks) if self.lease else RaftSetting(self.clocks)
+        setting = LeaseSetting(self.clocks, engine=self.engine) if self.lease else RaftSetting(self.clocks)
         if self.machine is not None:
             setting.machine = self.machine
         if self.store is not None:
@@ -387,18 +390,25 @@ DEFECTS = (
     Defect("raft: term reopens", "I4", 1, TermReopens),
     Defect("raft: no start delay, promise off", "I1", 1, NoStartDelay),
     Defect("raft: no drift ratio, promise off", "I1", 2, NoDriftRatio, clocks="drifting", size="proof"),
-    Defect("raft: release before the work is gone", "I1", 2, world=EarlyRelease, size="test"),
-    Defect("raft: hold counted from the ack", "I1", 2, CountFromAck, size="test"),
+    Defect("raft: release before the work is gone", "I1", 2, world=EarlyRelease, size="proof"),
+    Defect("raft: hold counted from the ack", "I1", 2, CountFromAck, size="proof"),
     Defect("raft: restarted voter without silence and age", "I1", 2, NoSilence, size="proof"),
     Defect("lease: take without seq", "I1", 1, store=TakeWithoutSeq, lease=True),
     Defect("lease: wait not stretched", "I1", 1, WaitUnstretched, clocks="drifting", lease=True),
     Defect("lease: release before the work is gone", "I1", 1, world=EarlyRelease, lease=True),
-    Defect("lease: no mark", "I1", 2, store=NoMark, lease=True, size="test"),
+    Defect("lease: no mark", "I1", 2, store=NoMark, lease=True, size="proof"),
+    Defect(
+        "lease: Redis without master_replid",
+        "I1",
+        2,
+        store=redis_named_by("run_id"),
+        lease=True,
+        engine=REDIS,
+        size="proof",
+    ),
     Defect("lease: observation anchored at the request", "I1", 2, AnchorAtRequest, lease=True, size="proof"),
 )
-IN_SIZE = {"quick": ("quick",), "proof": ("quick", "test", "proof")}.get(
-    os.environ.get("PRIMACY_SIZE", ""), ("quick", "test")
-)
+IN_SIZE = ("quick", "proof") if os.environ.get("PRIMACY_SIZE") == "proof" else ("quick",)
 """Which hunts this run does; the longest ones belong to `make proof`."""
 ASLEEP_FIRST = 2
 """The beginning stops two agents for a while; that is no disturbance."""

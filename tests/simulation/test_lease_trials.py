@@ -42,8 +42,20 @@ from primacy.election.model import TOKEN_MAX, Membership, Seat
 from primacy.election.store import Genesis, Row, StoreAnswer, holder_id, list_hash
 from primacy.sim.faults.classes import OUTSIDE, classes_of
 from primacy.sim.transcripts.transcript import play
-from primacy.sim.trials.trial import Plan, run_trial
-from primacy.sim.world.store import ENGINES, ETCD, MARIADB, POSTGRESQL, SQLITE, Engine, SimStore
+from primacy.sim.trials.raft import run_trial
+from primacy.sim.trials.trial import Plan
+from primacy.sim.world.engines import (
+    ENGINES,
+    ETCD,
+    FIRST,
+    KUBERNETES,
+    MARIADB,
+    POSTGRESQL,
+    REDIS,
+    SQLITE,
+    Engine,
+)
+from primacy.sim.world.store import SimStore
 from tests.support.lease_faults import LISTED, OPERATORS, PLAIN, STORE, trial
 from tests.support.lease_harness import LAN, TRIO, WALL
 from tests.support.lease_world import LAB, LeaseWorld
@@ -147,13 +159,14 @@ def test_at_most_one_works_at_any_instant_and_someone_does_afterwards(engine: En
         rare.update(world.codes)
         starts += world.starts
         blows += world.blows[f"{engine.name} blow"]
-    assert starts > 100
+    # four times 20 seeds: 96 to 124 on Kubernetes, 112 to 152 on Redis, etcd and PostgreSQL
+    assert starts > (80 if engine is KUBERNETES else 100)
     assert blows > 30
-    wanted = {Code.ANSWER_LOST, Code.OBSERVATION_RESTARTED, Code.RELEASE_APPLIED, Code.LATE_ACK, Code.SETTLED}
-    assert wanted <= rare
+    wanted = {Code.ANSWER_LOST, Code.OBSERVATION_RESTARTED, Code.RELEASE_APPLIED, Code.LATE_ACK}
+    assert (wanted if engine is KUBERNETES else wanted | {Code.SETTLED}) <= rare
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", [*FIRST, REDIS], ids=lambda engine: engine.name)
 def test_L9_at_most_one_works_on_a_table_that_is_emptied(engine: Engine) -> None:
     """While somebody who waits for it to be settled is cut off, again and again."""
     struck = 0
@@ -200,11 +213,14 @@ def test_L4_watched_is_safe_on_a_store_that_never_tells_who_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("engine", "outside"),
-    [*((engine, "revert") for engine in ENGINES), (MARIADB, "hand")],
+    [*((engine, "revert") for engine in ENGINES), (MARIADB, "hand"), (REDIS, "hand"), (KUBERNETES, "hand")],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_what_is_outside_by_physics_is_found(engine: Engine, outside: str) -> None:
-    """Memory reverted behind unbroken connections, a note put back with its file, a dump where no mark is."""
+    """Memory reverted behind unbroken connections, a note put back with its file, a dump where no mark is.
+
+    Of Kubernetes: etcd put back below API servers that go on, and a row that somebody writes into.
+    """
     assert any(trial(seed, 8, ("blow",), engine=engine, outside=outside).overlaps for seed in range(60))
 
 

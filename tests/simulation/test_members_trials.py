@@ -8,6 +8,7 @@ import pytest
 
 from primacy.election.model import Ballot, ListRecord, Member, MembersId, Register
 from primacy.election.raft.recovery import FLOOR
+from primacy.election.raft.strategy import RaftStrategy
 from primacy.sim.checkers import RegisterChecker, Violation
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.model.exhaustive import SearchBounds, explore
@@ -15,9 +16,9 @@ from primacy.sim.model.settings import RegisterSetting
 from primacy.sim.model.untimed import UntimedBounds, UntimedSearch
 from primacy.sim.model.walks import Walk, walk_many
 from primacy.sim.trials.batch import run_or_raised
-from primacy.sim.trials.members import MembersTrial, registered, trial_of
+from primacy.sim.trials.raft import RaftTrial, registered, trial_of
 from primacy.sim.trials.shrink import command
-from primacy.sim.trials.trial import Plan
+from primacy.sim.trials.trial import Plan, Trial
 from primacy.sim.world.order import tell_register
 from tests.support.mutants_members import SAFETY, SEARCHED, Mutant, recorded
 from tests.support.mutants_raft import Eager
@@ -27,15 +28,15 @@ QUICK = SIZE == "quick"
 CHUNK = 10
 SCOPES = {"quick": 1, "test": 2, "proof": 4}
 TRIALS: tuple[tuple[Plan, int], ...] = (
-    (Plan("raft", 3, "lab", 1.0, register=True), 80),
-    (Plan("raft", 5, "lab", 1.0, register=True), 40),
-    (Plan("raft", 2, "lab", 1.0, register=True), 30),
-    (Plan("raft", 1, "lab", 1.0, register=True), 20),
-    (Plan("raft", 4, "lab", 1.0, register=True), 20),
-    (Plan("raft", 3, "lan", 2.0, register=True), 20),
+    (Plan("raft", 3, "lab", 1.0, members_change=True), 80),
+    (Plan("raft", 5, "lab", 1.0, members_change=True), 40),
+    (Plan("raft", 2, "lab", 1.0, members_change=True), 30),
+    (Plan("raft", 1, "lab", 1.0, members_change=True), 20),
+    (Plan("raft", 4, "lab", 1.0, members_change=True), 20),
+    (Plan("raft", 3, "lan", 2.0, members_change=True), 20),
 )
-FORCED = Plan("raft", 3, "lab", 1.0, ("members", "force"), draw=False, register=True)
-QUIET = Plan("raft", 3, "lab", 1.0, ("members",), draw=False, register=True)
+FORCED = Plan("raft", 3, "lab", 1.0, ("members", "force"), draw=False, members_change=True)
+QUIET = Plan("raft", 3, "lab", 1.0, ("members",), draw=False, members_change=True)
 
 
 def _chunks() -> list[tuple[Plan, range]]:
@@ -75,7 +76,7 @@ def test_where_nothing_else_goes_wrong_the_work_is_interrupted_by_ordered_handov
 @pytest.mark.later
 @pytest.mark.parametrize("seed", range(15))
 def test_the_base_without_promise_is_still_safe_with_changing_members(seed: int) -> None:
-    trial = MembersTrial(TRIALS[0][0], seed, registered(Eager))
+    trial = RaftTrial(TRIALS[0][0], seed, registered(Eager))
     trial.world.conditions.slow_kill = 1.0
     assert not [violation for violation in trial.run().violations if violation.rule in SAFETY]
 
@@ -104,7 +105,7 @@ def test_a_seed_is_one_history_and_its_command_says_so() -> None:
 
 def test_others_go_on_without_those_that_are_gone_for_good() -> None:
     """What the operator vouches for is true: they never run again (R14)."""
-    trial = MembersTrial(FORCED, 3)
+    trial = RaftTrial(FORCED, 3)
     outcome = trial.run()
     gone = trial.faults.acts.gone
     assert not outcome.violations
@@ -117,14 +118,22 @@ def test_others_go_on_without_those_that_are_gone_for_good() -> None:
 
 def test_some_trials_are_forced() -> None:
     plan = TRIALS[0][0]
-    forced = [seed for seed in range(40) if "force" in MembersTrial(plan, seed)._draw_classes()]
+    forced = [seed for seed in range(40) if "force" in RaftTrial(plan, seed)._draw_classes()]
     assert 2 < len(forced) < 20
 
 
-def test_a_trial_without_a_register_knows_none() -> None:
-    outcome = trial_of(Plan("raft", 3, "lab", 1.0), 3).run()
-    assert "registers written" not in outcome.rare
-    assert "members" not in outcome.classes
+def test_all_nodes_of_raft_keep_a_register_and_in_a_third_of_the_trials_operators_change_it() -> None:
+    """As every agent does; nobody tests a configuration in which no agent is."""
+    plan = Plan("raft", 3, "lab", 1.0)
+    trials = [RaftTrial(plan, seed) for seed in range(60)]
+    changed = [trial for trial in trials if "members" in trial._draw_classes()]
+    assert 10 < len(changed) < 32
+    trial = trials[3]
+    trial.world.run(10_000)
+    machines = [trial.world.nodes[name].machine for name in trial.names]
+    assert all(isinstance(machine, RaftStrategy) and machine.state.options.register for machine in machines)
+    with pytest.raises(AssertionError):
+        Trial(plan, 3)
 
 
 # --- the checkers -----------------------------------------------------------------------------------------------------

@@ -127,13 +127,11 @@ def test_a_list_that_grows_by_joining_is_not_for_it() -> None:
 
 
 @pytest.mark.later
-@pytest.mark.no_cover
 def test_the_simulator_finds_the_example_to_keep_what_it_promises() -> None:
     found = [run_or_raised(Plan(EXAMPLE, 4), seed).violations for seed in range(TRIALS)]
     assert found == [[]] * TRIALS
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("name", "rule"),
     [("Boastful", "I1"), ("Raising", "raised"), ("Deaf", "P1")],
@@ -147,7 +145,6 @@ def test_the_simulator_finds_one_that_does_not(name: str, rule: str) -> None:
         assert "I1" not in broken
 
 
-@pytest.mark.no_cover
 def test_simulate_takes_it_by_name(say: Say) -> None:  # noqa: F811
     fine = say("simulate", "--strategy", EXAMPLE, "--seeds", "2", "--jobs", "1", "--nodes", "3")
     assert fine.code == 0, fine.out

@@ -13,8 +13,8 @@ import pytest
 
 from primacy.election.messages import Origin, Stale
 from primacy.sim.facts import Fact, Kind
-from primacy.sim.trials.members import MembersTrial
-from primacy.sim.trials.replay import FaultPlan, Replayed, ReplayedMembers, read, record
+from primacy.sim.trials.raft import RaftTrial, trial_of
+from primacy.sim.trials.replay import FaultPlan, Replayed, read, record
 from primacy.sim.trials.trial import Plan, Trial
 
 pytestmark = pytest.mark.later
@@ -44,7 +44,7 @@ def test_a_plan_that_once_violated_a_rule_does_not_any_more(name: str) -> None:
 
 
 def test_all_named_plans_are_there() -> None:
-    assert len(PLANS) == 29
+    assert len(PLANS) == 30
     assert set(PLANS) >= EXPECTED_TO_VIOLATE
     assert all(read(path).acts and len(read(path).streams) == 3 for path in PLANS.values())
 
@@ -64,7 +64,7 @@ def test_on_the_machines_that_it_was_recorded_with_a_plan_is_the_recorded_trial(
     plan = Plan("raft", (3, 4, 5, 7)[seed % 4], ("lan", "fast", "wan")[seed % 3], 1.0)
     file = tmp_path / "plan.json"
     record(plan, seed).write(file)
-    assert _facts(Replayed(read(file))) == _facts(Trial(plan, seed))
+    assert _facts(Replayed(read(file))) == _facts(trial_of(plan, seed))
 
 
 def _unmarked(trial: Trial) -> list[Fact]:
@@ -74,19 +74,19 @@ def _unmarked(trial: Trial) -> list[Fact]:
 
 @pytest.mark.parametrize(("nodes", "seed"), [(3, 4), (5, 1), (4, 7), (1, 2), (2, 1)])
 def test_so_it_is_where_members_change(nodes: int, seed: int, tmp_path: Path) -> None:
-    plan = Plan("raft", nodes, ("lab", "lan")[seed % 2], 1.0, register=True)
+    plan = Plan("raft", nodes, ("lab", "lan")[seed % 2], 1.0, members_change=True)
     file = tmp_path / "plan.json"
     record(plan, seed).write(file)
-    facts = _unmarked(ReplayedMembers(read(file)))
-    assert facts == _unmarked(MembersTrial(plan, seed))
+    facts = _unmarked(Replayed(read(file)))
+    assert facts == _unmarked(RaftTrial(plan, seed))
     assert any(fact.kind is Kind.REGISTER for fact in facts)
 
 
 def test_what_is_gone_for_good_is_in_a_plan() -> None:
-    plan = Plan("raft", 3, "lab", 1.0, ("members", "force"), draw=False, register=True)
+    plan = Plan("raft", 3, "lab", 1.0, ("members", "force"), draw=False, members_change=True)
     written = record(plan, 3)
     assert {"destroy", "force_members"} <= {act[1] for act in written.acts}
-    assert _unmarked(ReplayedMembers(written)) == _unmarked(MembersTrial(plan, 3))
+    assert _unmarked(Replayed(written)) == _unmarked(RaftTrial(plan, 3))
 
 
 def test_a_replay_draws_nothing_about_faults() -> None:

@@ -11,9 +11,10 @@ import pytest
 from primacy.election.effects import AskStore, Effect, Send
 from primacy.election.inputs import Input, Received, StoreAnswered
 from primacy.election.messages import Message
+from primacy.sim.trials.raft import trial_of
 from primacy.sim.trials.replay import Replayed, record
 from primacy.sim.trials.strategy_table import entry_of, events_max, pace_of, timing_for
-from primacy.sim.trials.trial import Plan, Trial
+from primacy.sim.trials.trial import Plan
 from primacy.sim.world.world import INBOX_MAX, Overrun, World
 
 
@@ -55,7 +56,7 @@ def asks_again() -> Callable[[Input, list[Effect]], list[Effect]]:
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("strategy", ["raft", "bully", "ring"])
 def test_E2_answers_to_answers_are_a_storm(strategy: str, times: int) -> None:
-    trial = Trial(Plan(strategy, 3, "lan", 1.0, faults=(), draw=False), 3, planted(strategy, echo(times)))
+    trial = trial_of(Plan(strategy, 3, "lan", 1.0, faults=(), draw=False), 3, planted(strategy, echo(times)))
     outcome = trial.run()
     assert outcome.violations[-1].rule == "E2"
     assert outcome.violations[-1].at_ms < 10_000
@@ -63,13 +64,13 @@ def test_E2_answers_to_answers_are_a_storm(strategy: str, times: int) -> None:
 
 
 def test_E2_a_store_that_is_asked_again_and_again_is_a_storm() -> None:
-    trial = Trial(Plan("lease", 3, "lan", 1.0, faults=(), draw=False), 3, planted("lease", asks_again()))
+    trial = trial_of(Plan("lease", 3, "lan", 1.0, faults=(), draw=False), 3, planted("lease", asks_again()))
     assert trial.run().violations[-1].rule == "E2"
 
 
 def test_E2_a_storm_fills_no_memory() -> None:
     tracemalloc.start()
-    Trial(Plan("raft", 5, "lan", 1.0, faults=(), draw=False), 3, planted("raft", echo(3))).run()
+    trial_of(Plan("raft", 5, "lan", 1.0, faults=(), draw=False), 3, planted("raft", echo(3))).run()
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 32 << 20
@@ -85,7 +86,7 @@ def test_E2_the_bound_is_a_small_multiple_of_heartbeats_and_nodes(strategy: str)
 
 def test_E2_a_trial_that_has_too_many_events_ends() -> None:
     """However few of them are messages."""
-    trial = Trial(Plan("raft", 3, "lan", 1.0, faults=(), draw=False), 3)
+    trial = trial_of(Plan("raft", 3, "lan", 1.0, faults=(), draw=False), 3)
 
     def again() -> None:
         trial.world.after(0.01, again)
@@ -99,7 +100,7 @@ def test_E2_a_trial_that_has_too_many_events_ends() -> None:
 
 def test_E2_a_burst_is_no_storm_and_more_than_a_burst_is_one() -> None:
     plan = Plan("raft", 3, "lan", 1.0, faults=(), draw=False)
-    trial = Trial(plan, 3)
+    trial = trial_of(plan, 3)
     message = _some_message(plan)
     world, node = trial.world, trial.world.nodes["n1"]
 
@@ -116,7 +117,7 @@ def test_E2_a_burst_is_no_storm_and_more_than_a_burst_is_one() -> None:
 
 def _some_message(plan: Plan) -> Message:
     seen: list[Message] = []
-    trial = Trial(plan, 3)
+    trial = trial_of(plan, 3)
     trial.world.watches_messages = lambda *told: seen.append(told[3])
     trial.world.run(5_000)
     return seen[0]
@@ -134,4 +135,4 @@ def test_E2_a_storm_can_be_recorded_with_what_comes_after_it() -> None:
 @pytest.mark.parametrize("seed", [10_141, 10_224, 10_269])
 def test_B9_many_nodes_that_call_each_other_do_not_storm(seed: int) -> None:
     """Each ended its election by the leader's answer, and the next call began another one, thousands a second."""
-    assert not Trial(Plan("bully", 20), seed).run().violations
+    assert not trial_of(Plan("bully", 20), seed).run().violations

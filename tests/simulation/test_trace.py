@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -15,8 +16,10 @@ from primacy.election.model import Member
 from primacy.sim import trace
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.sentences import SAYS, sentence
-from primacy.sim.trace import Kept, Recorder, Recording, page, recorded
-from primacy.sim.trials.trial import Plan, run_trial
+from primacy.sim.trace import Kept, Recorder, Recording, Row, page, recorded, timeline_of
+from primacy.sim.trials.raft import run_trial
+from primacy.sim.trials.trial import Plan
+from primacy.timeline import SCHEMA
 
 PLAN = Plan(nodes=3, minutes=1.0)
 ORIGIN = Origin("a")
@@ -24,7 +27,7 @@ ORIGIN = Origin("a")
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    return recorded(PLAN, 3)
+    return recorded(PLAN, 5)
 
 
 def data_of(text: str) -> dict[str, object]:
@@ -36,23 +39,34 @@ def data_of(text: str) -> dict[str, object]:
 
 
 def test_recording_changes_nothing(recording: Recording) -> None:
-    assert recording.outcome == run_trial(PLAN, 3)
+    assert recording.outcome == run_trial(PLAN, 5)
 
 
 def test_the_page_is_one_file_with_nothing_from_outside(recording: Recording) -> None:
     text = page(recording)
-    assert not re.search(r"""(src|href)\s*=|url\(|@import|https?://""", text)
-    assert "default-src 'none'" in text
+    assert not re.search(r"""(src|href)\s*=|url\(|@import|https?://|\bimport\b[^a-z]*["']""", text)
+    assert "default-src 'none'; script-src 'sha256-" in text
+    assert "unsafe" not in text
     assert "{{" not in text
+
+
+def test_a_leader_is_drawn_with_its_term(recording: Recording) -> None:
+    """Of a trial of raft: the term of every leader, and no term twice."""
+    terms = [row[4] for row in recording.roles if row[3] == "leader"]
+    assert terms
+    assert 0 not in terms
+    assert len(set(terms)) == len(terms)
 
 
 def test_the_page_holds_the_trial(recording: Recording) -> None:
     data = data_of(page(recording))
-    assert data["names"] == ["n1", "n2", "n3"]
-    assert data["end"] == 60_000
-    for part in ("roles", "work", "marks", "messages", "routine", "faults"):
+    assert data["nodes"] == [
+        {"name": name, "offset_ms": 0.0, "uncertainty_ms": 0.0, "clock": "axis"} for name in ("n1", "n2", "n3")
+    ]
+    assert (data["timeline"], data["axis"], data["kind"], data["to_ms"]) == (SCHEMA, "trial", "trial", 60_000)
+    for part in ("roles", "runs", "decisions", "messages", "routine", "faults", "labels", "gaps"):
         assert data[part], part
-    for part in ("roles", "work", "faults"):
+    for part in ("roles", "runs", "faults"):
         rows = data[part]
         assert isinstance(rows, list)
         assert all(0 <= row[1] <= row[2] <= 60_000 for row in rows), part
@@ -67,10 +81,12 @@ def test_roles_of_a_node_neither_overlap_nor_leave_a_gap(recording: Recording) -
 
 def test_texts_cannot_leave_their_place(recording: Recording) -> None:
     evil = "</script><script>alert(1)</script><!--"
-    recording = trace._record(Plan(nodes=3, minutes=1.0, members=(Member(evil), Member("b"), Member("c"))), 3, 0.0)
+    recording = trace._record(Plan(nodes=3, minutes=1.0, members=(Member(evil), Member("b"), Member("c"))), 5, 0.0)
     text = page(recording)
     assert evil not in text
-    assert data_of(text)["names"] == [evil, "b", "c"]
+    nodes = data_of(text)["nodes"]
+    assert isinstance(nodes, list)
+    assert [node["name"] for node in nodes] == [evil, "b", "c"]
     assert text.count("<script") == 2
 
 
@@ -94,7 +110,7 @@ def test_the_page_is_well_formed(recording: Recording) -> None:
 
 def test_the_size_is_bounded_and_what_is_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MESSAGES_MAX", 10)
-    short = recorded(PLAN, 3)
+    short = recorded(PLAN, 5)
     assert len(short.messages.rows) == len(short.routine.rows) == 10
     left_out = data_of(page(short))["left_out"]
     assert isinstance(left_out, list)
@@ -115,7 +131,7 @@ def test_a_long_trial_is_drawn_around_its_violation(monkeypatch: pytest.MonkeyPa
 
     trace_violation = Violation(30_000.0, "I1", "two at once")
     monkeypatch.setattr(trace, "_record", violated)
-    recording = recorded(PLAN, 3)
+    recording = recorded(PLAN, 5)
     assert recording.from_ms == 29_000
     assert all(row[0] >= 29_000 for row in recording.routine.rows + recording.marks.rows)
     assert data_of(page(recording))["violations"] == [[30_000.0, "I1", "two at once"]]
@@ -147,9 +163,10 @@ def test_faults_end_when_they_are_calmed_or_with_the_calm() -> None:
     ]
 
 
-def test_overlaps_are_found_in_true_time() -> None:
-    work = [[0, 0.0, 10.0, 1, 1], [1, 8.0, 20.0, 2, 1], [2, 9.0, 9.5, 3, 1], [0, 20.0, 30.0, 4, 1]]
-    assert trace.overlaps_of(work) == [[8.0, 10.0], [9.0, 9.5]]
+def test_overlaps_are_found_in_true_time(recording: Recording) -> None:
+    work: list[Row] = [[0, 0.0, 10.0, 1, 1], [1, 8.0, 20.0, 2, 1], [2, 9.0, 9.5, 3, 1], [0, 20.0, 30.0, 4, 1]]
+    found = timeline_of(replace(recording, work=work)).overlaps
+    assert [row[:2] for row in found] == [(8.0, 10.0), (9.0, 9.5), (9.0, 9.5)]
 
 
 def test_work_that_still_runs_is_drawn_to_the_end() -> None:

@@ -25,7 +25,7 @@ FLAGS = (
 )
 LIMIT_MS = 60_000
 """For whatever must come: only a page that is broken makes one wait so long."""
-PAGES = ("overview", "network", "nodes", "events")
+PAGES = ("overview", "network", "nodes", "timeline", "events", "audit", "drills")
 
 
 def chromium() -> str | None:

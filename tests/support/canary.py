@@ -11,7 +11,13 @@ heartbeat and a half at most; a bound that is argued more closely wants a canary
     CANARY_HEARTBEAT_MS = 250            # in a module: each of its tests is void if it failed while the canary was late
     canary.judge(holds, what)       # one statement: void if it does not hold and the canary was late
 
+Beside every test of real processes sits one more, which writes to the disk as well. A failure while this one was late,
+or its disk, is tried again, three times in all at most; the last one counts, for it excuses nothing (`TriedAgain`).
+What only sounds like safety is not tried again either.
+
     python -I -S canary.py HEARTBEAT_MS  # until its standard input ends; prints the largest lateness in ms
+    python -I -S canary.py HEARTBEAT_MS FOLDER  # likewise at each line that it reads, since the line before, and how
+                                         # long the slowest write to a file of this folder took
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -33,6 +40,10 @@ VOIDS: list[str] = []
 
 class Void(Exception):
     """Says nothing about the product: the machine was late. Repeated, or skipped in the end."""
+
+
+class TriedAgain(Void):
+    """Says little about the product: the machine or its disk was late. Repeated; but the last attempt counts."""
 
 
 class Canary:
@@ -68,6 +79,33 @@ class Canary:
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
         said, _ = self.process.communicate(timeout=60)
         self.worst_ms = float(said)
+
+
+class StandingCanary:
+    """One for all tests of a run. A node waits for its disk before it votes, so this one writes there, too."""
+
+    HEARTBEAT_MS = 100
+    """Of the profile `fast`."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-I", "-S", __file__, str(self.HEARTBEAT_MS), tempfile.gettempdir()]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"here\n"
+
+    def late(self) -> str:
+        """What was late by more than half a heartbeat since this was asked last; empty if nothing was."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+        woke_ms, disk_ms = map(float, self.process.stdout.readline().split())
+        if max(woke_ms, disk_ms) <= self.HEARTBEAT_MS / 2:
+            return ""
+        return f"the canary woke {woke_ms:.0f} ms late, its disk took {disk_ms:.0f} ms"
+
+    def end(self) -> None:
+        self.process.communicate(timeout=60)
 
 
 def beside_a_canary(
@@ -125,10 +163,57 @@ def sit(heartbeat_s: float) -> float:
             return worst_s * 1_000
 
 
+class Disk:
+    """How long the slowest write took, the one under way included."""
+
+    EVERY_S = 1.0
+
+    def __init__(self, folder: str) -> None:
+        path = f"{folder}/canary-{os.getpid()}"
+        self.file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
+        os.unlink(path)
+        self.worst_s, self.began_s = 0.0, 0.0
+        threading.Thread(target=self.write, daemon=True).start()
+
+    def write(self) -> None:
+        while True:
+            self.began_s = time.monotonic()
+            os.pwrite(self.file, b"x" * 4096, 0)
+            os.fdatasync(self.file)
+            took_s, self.began_s = time.monotonic() - self.began_s, 0.0
+            self.worst_s = max(self.worst_s, took_s)
+            time.sleep(self.EVERY_S)
+
+    def slowest_s(self) -> float:
+        """Since this was asked last."""
+        began_s, worst_s = self.began_s, self.worst_s
+        self.worst_s = 0.0
+        return max(worst_s, time.monotonic() - began_s if began_s else 0.0)
+
+
+def stand(heartbeat_s: float, folder: str) -> None:
+    """Answers each line with the largest lateness of a wake and of a write since the line before, in ms."""
+    disk, worst_s, woke_s = Disk(folder), 0.0, time.monotonic()
+    while True:
+        asked = select.select([0], [], [], heartbeat_s)[0]
+        before_s, woke_s = woke_s, time.monotonic()
+        worst_s = max(worst_s, woke_s - before_s - heartbeat_s)
+        if asked:
+            if not os.read(0, 1):
+                return
+            os.write(1, f"{worst_s * 1_000} {disk.slowest_s() * 1_000}\n".encode())
+            worst_s = 0.0
+
+
 if __name__ == "__main__":
     os.write(1, b"here\n")
-    print(sit(float(sys.argv[1]) / 1_000))
+    if len(sys.argv) > 2:
+        stand(float(sys.argv[1]) / 1_000, sys.argv[2])
+    else:
+        print(sit(float(sys.argv[1]) / 1_000))
 else:
+    import tempfile
+
     import pytest
 
     from tests.support.safety_checks import violation_in

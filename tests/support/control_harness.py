@@ -53,9 +53,11 @@ class FakeAgent:
     def __init__(self, log: EventLog) -> None:
         self.shown = node_status()
         self.told: list[Input] = []
+        self.said_at: list[str] = []
         self.complaints: list[str] = []
         self.log = log
         self.answers: Code | None = None
+        self.value = 0
         self.breaks = False
         self.cuts: dict[str, str] = {}
         self.passed: list[tuple[str, str, dict[str, Any]]] = []
@@ -67,8 +69,9 @@ class FakeAgent:
 
     def order(self, given: Input, said_at: str = "") -> None:
         self.told.append(given)
+        self.said_at.append(said_at)
         if self.answers is not None:
-            self.log.add(1, "a", 7, self.answers, "a refuses to begin a cluster")
+            self.log.add(1, "a", 7, self.answers, "a refuses to begin a cluster", self.value)
 
     def complain(self, sentence: str) -> None:
         self.complaints.append(sentence)

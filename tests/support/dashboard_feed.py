@@ -18,8 +18,10 @@ from typing import Any
 
 from aiohttp import web
 
-from primacy.control import KEY_HEADER
+from primacy.control import KEY_HEADER, history
+from primacy.control.audit import asked_of, entry_of, row_of
 from primacy.control.client import FoundNode
+from primacy.control.when import instant
 from primacy.dashboard.page_server import Dashboard, DashboardPlan
 from primacy.dashboard.source import now_ms
 from tests.support.ports import free_port
@@ -60,6 +62,9 @@ async def _last_turns() -> None:
         await asyncio.sleep(0)
 
 
+HISTORY_ASKED = {"from": 0, "to": history.FOR_EVER_MS, "most": 6_000}
+
+
 def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -77,14 +82,24 @@ class Feed:
         self.frozen: set[str] = set()
         self.paused: set[str] = set()
         self.reads = 0
+        self.late_s = 0.0
+        """So long a question about the cluster waits before it is answered."""
+        self.strategy = "raft"
         self.growing: dict[str, int] = {}
         """Counters, and how much is added to each by every look at a node's document."""
         self.cut: set[tuple[str, str]] = set()
         self.extra: dict[str, dict[str, Any]] = {}
         """By node: what its row says instead."""
+        self.old: dict[str, tuple[int, dict[str, Any]]] = {}
+        """By node: its row as it was heard last, and when; nothing newer has come of it."""
         self.alerts: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.orders: list[tuple[str, dict[str, Any]]] = []
+        self.asked_by: list[str] = []
+        """Who gave each order, as its header says."""
+        self.audited: list[dict[str, Any]] = []
+        self.history_folder = ""
+        """Where the first node keeps its last day; empty: it is of an earlier version."""
         self.refuse = refuse
         self.signatures: list[dict[str, Any]] = []
         self.doubles: list[str] = []
@@ -94,6 +109,8 @@ class Feed:
         self._streams: set[asyncio.Event] = set()
         self._ending = False
         self.now_streaming = self.most_streaming = 0
+        self.members: dict[str, Any] | None = None
+        """Of raft: their version, and what a change waits for."""
 
     # --- start and end ------------------------------------------------------------------------------------------------
 
@@ -109,6 +126,8 @@ class Feed:
         app.router.add_get("/v1/state", self._state)
         app.router.add_get("/v1/events", self._events)
         app.router.add_get("/v1/config", self._config)
+        app.router.add_get("/v1/audit", self._audit)
+        app.router.add_get("/v1/history", self._history)
         app.router.add_get("/v1/lab", self._lab)
         app.router.add_post("/{path:.*}", self._order)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
@@ -181,6 +200,9 @@ class Feed:
     # --- documents ----------------------------------------------------------------------------------------------------
 
     def row(self, name: str, of: str) -> dict[str, Any]:
+        if name in self.old:
+            at_ms, row = self.old[name]
+            return {**row, "told_ms": wall_ms() - at_ms, "heard_ms": wall_ms() - at_ms}
         leads = name == self.leader and name not in self.down
         workload: dict[str, Any] = {
             "kind": "process",
@@ -212,12 +234,13 @@ class Feed:
         return {**row, **self.extra.get(name, {})}
 
     async def _cluster(self, request: web.Request) -> web.Response:
+        await asyncio.sleep(self.late_s)
         there = [name for name in self.names if name not in self.down]
         of = there[0] if there else self.names[0]
-        head = {"api": 1, "cluster": "billing", "election": "scheduler", "strategy": "raft", "mode": "automatic"}
+        head = {"api": 1, "cluster": "billing", "election": "scheduler", "strategy": self.strategy, "mode": "automatic"}
         rows = [self.row(name, of) for name in self.names]
-        said = {**head, "seen_from": of, "at": "2026-11-15T00:00:00.000Z", "nodes": rows, "acting": [self.leader]}
-        return web.json_response({**said, "alerts": self.alerts})
+        said = {**head, "seen_from": of, "at": instant(wall_ms()), "nodes": rows, "acting": [self.leader]}
+        return web.json_response({**said, "alerts": self.alerts, "members": self.members})
 
     async def _state(self, request: web.Request) -> web.Response:
         row = self.row(self.names[0], self.names[0])
@@ -229,18 +252,19 @@ class Feed:
     async def _config(self, request: web.Request) -> web.Response:
         nodes = {name: {"addr": f"10.0.0.{at + 1}:7400"} for at, name in enumerate(self.names) if name.isalnum()}
         cluster = {**FILE["cluster"], "manager": {"type": "static", "nodes": nodes}}  # type: ignore[dict-item]
-        settings = {**FILE, "cluster": cluster}
+        election = {**FILE["election"], "strategy": self.strategy}  # type: ignore[dict-item]
+        settings = {**FILE, "cluster": cluster, "election": election}
         return web.json_response({"api": 1, "node": self.names[0], "hash": "c0ffee", "settings": settings})
 
     async def _lab(self, request: web.Request) -> web.Response:
         nodes = []
         for at, name in enumerate(self.names):
             process = "stopped" if name in self.down else "frozen" if name in self.frozen else "running"
-            head = {"cluster": "billing", "election": "scheduler", "strategy": "raft", "mode": "automatic"}
+            head = {"cluster": "billing", "election": "scheduler", "strategy": self.strategy, "mode": "automatic"}
             state = {**head, **self.row(name, name)} if process == "running" else None
             nodes.append({"node": name, "process": process, "pid": 4_000 + at, "exit_code": None, "state": state})
         cuts = [list(way) for way in sorted(self.cut)]
-        said = {"api": 1, "strategy": "raft", "profile": "fast", "nodes": nodes, "cuts": cuts}
+        said = {"api": 1, "strategy": self.strategy, "profile": "fast", "nodes": nodes, "cuts": cuts}
         return web.json_response({**said, "chain": self.chain()})
 
     def chain(self) -> dict[str, Any]:
@@ -276,6 +300,16 @@ class Feed:
             self.now_streaming -= 1
         return answer
 
+    async def _audit(self, request: web.Request) -> web.Response:
+        return web.json_response({"api": 1, "requests": self.audited})
+
+    async def _history(self, request: web.Request) -> web.Response:
+        if not self.history_folder:
+            return web.json_response({"error": "there is nothing at /v1/history"}, status=404)
+        asked = {name: int(request.query.get(name, value)) for name, value in HISTORY_ASKED.items()}
+        said = await asyncio.to_thread(history.kept, self.history_folder, *asked.values())
+        return web.json_response({**said, "node": self.names[0]})
+
     # --- orders -------------------------------------------------------------------------------------------------------
 
     async def _order(self, request: web.Request) -> web.Response:
@@ -285,6 +319,12 @@ class Feed:
         if self.refuse:
             return web.json_response({"error": self.refuse}, status=409)
         self.orders.append((request.path, body))
+        who = request.headers["X-Primacy"]
+        self.asked_by.append(who)
+        if not request.path.startswith("/v1/lab/"):
+            asked = asked_of(request.path.removeprefix("/v1/"), body)
+            made = entry_of(wall_ms(), who, "127.0.0.1", (self.names[0], "scheduler"), asked, "done")
+            self.audited.append(row_of(made))
         self._obey(request.path.removeprefix("/v1/"), body)
         return web.json_response({"ok": True})
 

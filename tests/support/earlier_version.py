@@ -6,35 +6,49 @@ A clone without that history (a shallow one, an archive) has none: those tests a
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import tarfile
+import urllib.request
 from pathlib import Path
 
 import pytest
 
+from primacy.control.client import find
+
 ROOT = Path(__file__).parents[2]
 COMMIT = "0c176d498dc1fc9bda319ca880d55d816892c5c7"
 """The last one before the renames of the rooms: modules, settings, events, documents and metrics had other names."""
+LAST_0_1 = "b8c08326a9d65d90553920c9fb4ea4c0a8b0391b"
+"""The last one that calls itself 0.1.0."""
 WITHIN_S = 60
 
 
-def missing() -> str:
+def missing(commit: str = COMMIT) -> str:
     """Why it cannot be had here; empty if it can."""
-    call = ["git", "cat-file", "-e", f"{COMMIT}^{{commit}}"]
+    call = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
     try:
         found = subprocess.run(call, cwd=ROOT, capture_output=True, check=False, timeout=WITHIN_S).returncode == 0
     except OSError as fault:
         return f"git cannot be asked for the earlier version: {fault}"
-    return "" if found else f"the history here does not reach back to the earlier version ({COMMIT[:7]})"
+    return "" if found else f"the history here does not reach back to the earlier version ({commit[:7]})"
 
 
-def exported(folder: Path) -> tuple[str, ...]:
+def exported(folder: Path, commit: str = COMMIT) -> tuple[str, ...]:
     """Writes its code there; says what stands in front of a command that is to run with it."""
-    if reason := missing():
+    if reason := missing(commit):
         pytest.skip(reason)
-    call = ["git", "archive", "--format=tar", COMMIT, "src"]
+    call = ["git", "archive", "--format=tar", commit, "src"]
     archive = subprocess.run(call, cwd=ROOT, capture_output=True, check=True, timeout=WITHIN_S).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")
     folder.chmod(0o755)
     return ("env", f"PYTHONPATH={folder / 'src'}")
+
+
+def version_of(state: Path) -> str:
+    """Of the node with this state folder, by its own document: our client would translate that of an older one."""
+    found = find(str(state))
+    assert found is not None, state
+    with urllib.request.urlopen(f"http://{found.host}:{found.port}/v1/state", timeout=WITHIN_S) as answer:
+        return str(json.load(answer)["version"])

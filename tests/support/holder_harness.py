@@ -32,11 +32,12 @@ BETWEEN_STOPS_S = 0.1
 class Process:
     """One holder. Lines are read by a thread, so that waiting for one has a limit."""
 
-    def __init__(self, leases: Path, *arguments: str, watches: int = 0) -> None:
+    def __init__(self, leases: Path, *arguments: str, watches: int = 0, under: tuple[str, ...] = ()) -> None:
+        """`under`: what stands in front of its command (`earlier_version.py`)."""
         self._leases = leases
         environment = {**os.environ, "HOLDER_WATCHES": str(watches or "")}
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.holder_process", *arguments],
+            [*under, sys.executable, "-m", "tests.support.holder_process", *arguments],
             stdout=subprocess.PIPE,
             cwd=ROOT,
             env=environment,
@@ -62,6 +63,17 @@ class Process:
             if self.said[-1]["is"] == word:
                 return self.said[-1]
 
+    def heard(self, word: str) -> bool:
+        """Whether it has said this by now; waits for nothing."""
+        self._take()
+        return bool(self.words(word))
+
+    def _take(self) -> None:
+        """What it has said by now."""
+        while not self._lines.empty():
+            if line := self._lines.get():
+                self.said.append(json.loads(line))
+
     def rest(self) -> list[dict[str, Any]]:
         """Everything that it says until it ends."""
         while line := self._lines.get(timeout=WITHIN_S):
@@ -86,6 +98,12 @@ class Process:
     def go_on(self) -> None:
         self.child.send_signal(signal.SIGCONT)
 
+    def kill(self) -> None:
+        self.child.kill()
+
+    def terminate(self) -> None:
+        self.child.terminate()
+
     def end(self) -> None:
         if self.child.poll() is None:
             self.child.kill()
@@ -93,9 +111,7 @@ class Process:
         self._reader.join(WITHIN_S)
         assert self.child.stdout is not None
         self.child.stdout.close()
-        while not self._lines.empty():
-            if line := self._lines.get():
-                self.said.append(json.loads(line))
+        self._take()
 
 
 class Turn(NamedTuple):
@@ -152,9 +168,10 @@ def locked(path: Path) -> bool:
 class Holders:
     """All holders of a test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: str = "") -> None:
+        """On a new SQLite, unless a store is named."""
         self.folder = folder
-        self.store = made_new(f"sqlite:///{folder}/leases.db")
+        self.store = store or made_new(f"sqlite:///{folder}/leases.db")
         self._all: list[Process] = []
 
     def end(self) -> None:
@@ -162,8 +179,11 @@ class Holders:
             one.end()
         judge([one.said for one in self._all])
 
-    def start(self, mode: str, *resource: str, store: str = "", watches: int = 0) -> Process:
-        found = Process(self.folder / "leases.db", mode, store or self.store, *resource, watches=watches)
+    def start(
+        self, mode: str, *resource: str, store: str = "", watches: int = 0, under: tuple[str, ...] = ()
+    ) -> Process:
+        leases = self.folder / "leases.db"
+        found = Process(leases, mode, store or self.store, *resource, watches=watches, under=under)
         self._all.append(found)
         return found
 

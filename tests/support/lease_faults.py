@@ -10,7 +10,9 @@ from functools import partial
 
 from primacy.election.inputs import GuardLost, Health, Pause, Resume, StepDown, StoreNews
 from primacy.election.store import Look, Prune, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
-from primacy.sim.world.store import ETCD, MARIADB, POSTGRESQL, SQLITE, Table
+from primacy.sim.faults import store_engines
+from primacy.sim.world.engines import ETCD, KUBERNETES, MARIADB, POSTGRESQL, REDIS, SQLITE
+from primacy.sim.world.store import Table
 from tests.support.lease_world import BACKUPS_MAX, LAB, LeaseWorld, Node
 
 AHEAD = 10_000
@@ -93,11 +95,11 @@ def news(u: LeaseWorld) -> None:
 def break_lease(u: LeaseWorld) -> None:
     """`lease break`: takes the row, waits, and releases it, but never a failsafe row (L7)."""
     seen = u.store.perform(Look(u.name))
-    row = seen.row
-    if not seen.ok or row is None or seen.genesis is None:
+    row, genesis = seen.row, u.store.genesis
+    if not seen.ok or row is None:
         return
-    wait_ms = u.break_wait_ms(max(row.wait_ms, LAB.wait_ms, seen.genesis.wait_max_ms))
-    token = max(row.token + 1, seen.genesis.floor + 1, seen.wall_ms)
+    wait_ms = u.break_wait_ms(max(row.wait_ms, LAB.wait_ms, genesis.wait_max_ms))
+    token = max(row.token + 1, genesis.floor + 1, seen.wall_ms)
     new = Row(f"break#{u.chance.randrange(1, 2**60)}", token, row.seq + 1, row.hold_ms, wait_ms, False, row.members)
     done = u.store.perform(Take(u.name, row, seen.server, new))
     if not done.done or done.row is None or (row.members and not u.break_releases_all):
@@ -123,6 +125,9 @@ def prune(u: LeaseWorld) -> None:
 def fresh(u: LeaseWorld) -> None:
     """Another user of the table takes, and gives back, a name of its own: names and versions move."""
     name = u.chance.choice(("x", "y", "z"))
+    if u.store.engine is KUBERNETES:
+        store_engines.other_name(u.store, name)
+        return
     seen = u.store.perform(Look(name, count=True))
     if not seen.ok or seen.genesis is None:
         return
@@ -172,6 +177,12 @@ def _ways(u: LeaseWorld, table: Table) -> list[Callable[[], None]]:
             partial(store.by_hand, *((entry.name, entry.row) for entry in table.entries)),
         ],
         SQLITE.name: [partial(store.put_back, table)],
+        REDIS.name: [*store_engines.ways_back(store, table, ahead), store.empty],
+        KUBERNETES.name: [
+            *store_engines.ways_back(store, table, ahead),
+            *store_engines.ways_back(store, table, ahead),
+            partial(store.by_hand, (u.name, None)),
+        ],
     }
     return ways[store.engine.name]
 
@@ -182,8 +193,8 @@ def _went(u: LeaseWorld, name: str) -> None:
 
 def fail_over(u: LeaseWorld) -> None:
     """The last commits are lost: a restart, a promotion, or promoted again after another was primary."""
-    if u.store.engine in (SQLITE, ETCD):
-        if u.store.engine is ETCD:
+    if u.store.engine in (SQLITE, ETCD, KUBERNETES):
+        if u.store.engine is not SQLITE:
             u.store.fail_over(0)  # its writes are on a majority
         return
     lost = min(u.lost_max, u.chance.choice((0, 1, 1, 2, 5)))
@@ -201,7 +212,9 @@ def back(u: LeaseWorld) -> None:
 
 def remove(u: LeaseWorld) -> None:
     """A person removes the row, or drops the table."""
-    if u.chance.random() < 0.5:
+    if store_engines.is_here(u.store):
+        u.chance.choice(store_engines.ways_removed(u.store, u.name))()
+    elif u.chance.random() < 0.5:
         u.store.by_hand((u.name, None))
     else:
         u.store.make_anew()
@@ -350,8 +363,10 @@ def _outside(u: LeaseWorld, table: Table) -> list[Callable[[], None]]:
     if u.outside == "folder":  # not outside at all: the one way that a rule is about
         return [partial(store.put_back, table)]
     ways: list[Callable[[], None]] = [partial(store.revert, table)]
-    if store.engine is MARIADB:
+    if store.engine in (MARIADB, REDIS):
         ways.append(partial(store.read_dump, table, anew=False))
+    if store.engine is KUBERNETES:
+        ways.append(partial(store_engines.freed_by_hand, store, u.name))
     return ways if u.outside == "any" else [ways[-1] if u.outside == "hand" else ways[0]]
 
 

@@ -28,7 +28,9 @@ from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Leadership, Membership, Seat
 from primacy.election.store import FAILSAFE, Look, Renew, Row, StoreAnswer, StoreRequest, Take, holder_id
 from primacy.settings.timing import PROFILES, Timing
-from primacy.sim.world.store import ENGINES, Engine, SimStore, Table
+from primacy.sim.world import engines
+from primacy.sim.world.engines import Engine
+from primacy.sim.world.store import SimStore, Table
 
 LAB = PROFILES["lab"]
 
@@ -137,7 +139,7 @@ class LeaseWorld:
         self.cold = chance.random() < 0.5
         """Who starts again knows that the run lock covered its earlier starts (L4)."""
         slow_one = (drawn_mixed < 0.4 if mixed is None else mixed) and not failsafe
-        drawn_engine = chance.choice(ENGINES)
+        drawn_engine = engines.drawn(chance, seed)
         self.wait_max_ms = SLOW.wait_ms if slow_one else LAB.wait_ms
         self.store = store(
             engine or drawn_engine,
@@ -147,7 +149,8 @@ class LeaseWorld:
         )
         if chance.random() < 0.5:
             skew_ms = chance.randrange(wall_spread_ms + 1)
-            self.store.wall_ms = lambda: 10**12 + skew_ms + int(self.now)
+            if self.store.engine.tells_time:
+                self.store.wall_ms = lambda: 10**12 + skew_ms + int(self.now)
         self.tables_anew = tables_anew
         """A dump may drop and make the table, which breaks no connection."""
         self.outsider = outsider
@@ -210,6 +213,8 @@ class LeaseWorld:
         )
         seat = Seat(node.name, node.boot, Membership.of(()), Random(self.chance.random()))
         node.machine = self.kind(seat, node.timing, options)
+        if self.store.engine.objects:  # ten seconds, which nothing tells: trials that short would see one take
+            node.machine._wait_max_ms = self.wait_max_ms
         node.inbox.clear()
         lock_held = any(work.alive for work in node.works)
         self.give(node, Started(node.wall_ms + int(self.now), lock_held))

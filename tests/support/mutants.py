@@ -18,10 +18,10 @@ from typing import Protocol
 
 from primacy.election.events import Code
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
-from primacy.election.raft.strategy import RaftOptions
 from primacy.election.ranked.bully import BullyStrategy, RankRules
 from primacy.election.ranked.rank import RankOptions
 from primacy.election.ranked.ring import RingStrategy
+from primacy.sim.trials.raft import registered, trial_of
 from primacy.sim.trials.trial import Outcome, Plan, Trial
 from primacy.sim.world.store import SimStore
 from tests.support.mutants_lease import AnchorAtRequest, EverythingReleased, HoldFromAnswer, ServerUnnoticed
@@ -36,8 +36,6 @@ from tests.support.mutants_raft import (
     EarlyRequests,
     InitWithoutAsking,
     LazyDisk,
-    ListAfterOne,
-    ListIgnored,
     LockIgnored,
     LocklessGuard,
     NeverAgain,
@@ -140,7 +138,7 @@ class Mutant:
         return f"{self.rule}: {self.name}"
 
     def run(self, seed: int) -> Outcome:
-        trial = Trial(self.plan, seed, self.build)
+        trial = trial_of(self.plan, seed, self.build)
         if self.prepare is not None:
             self.prepare(trial)
         return trial.run()
@@ -160,8 +158,7 @@ class Hunted(Protocol):
         ...
 
 
-def raft(cls):
-    return lambda node, seat, ballot: cls(seat, node.timing, ballot, RaftOptions(auto=True))
+raft = registered
 
 
 def lease(cls):
@@ -219,8 +216,8 @@ def only(*classes, nodes=3, minutes=1.0, drift=0.01):
     return Plan("raft", nodes, "lab", minutes, classes, draw=False, drift=drift)
 
 
-def leased(*classes, drift=0.01):
-    return Plan("lease", 3, "lab", 1.0, classes, draw=False, drift=drift)
+def leased(*classes, drift=0.01, engine=""):
+    return Plan("lease", 3, "lab", 1.0, classes, draw=False, drift=drift, engine=engine)
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -265,8 +262,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("Q8", "term reopens", raft(TermReopens), only("operator", "stall", "partition")),
     Mutant("Q9", "no pre-vote", raft(NoPreVote), only("one-way", "link", nodes=5), ("P3", "P4")),
     Mutant("Q9", "voter ahead ignored", raft(AheadIgnored), only("link", nodes=5), ("P1",), prepare=one_ahead),
-    Mutant("M1", "one report of the new list is enough", raft(ListAfterOne), only("relist", "link", minutes=0.6)),
-    Mutant("M1", "a changed list does not mute", raft(ListIgnored), only("relist", "link", minutes=0.6)),
     Mutant("M1", "unmuted at once", raft(UnmutedAtOnce), only("relist", "freeze", "crash-agent", minutes=0.6)),
     Mutant(
         "M2",
@@ -286,10 +281,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "M3",
         "the list of an answer is not written down",
         raft(Unmarked),
-        only("crash-node", "relist", "partition", minutes=0.6),
+        only(minutes=0.6),
         prepare=one_is_left,
     ),
-    Mutant("L1", "nothing is compared", None, leased("stall", "store-slow"), prepare=store(WithoutCompare)),
+    Mutant(
+        "L1",
+        "nothing is compared",
+        None,
+        leased("stall", "store-slow", engine="postgresql"),
+        prepare=store(WithoutCompare),
+    ),
     Mutant(
         "L2", "hold counted from the answer", lease(HoldFromAnswer), leased("freeze", "store-slow"), prepare=sluggish
     ),
@@ -300,11 +301,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "L3",
         "fail-over unnoticed",
         lease(ServerUnnoticed),
-        leased("store-blow", "store-other"),
+        leased("store-blow", "store-other", engine="postgresql"),
         prepare=agreeing_walls,
     ),
     Mutant("T2", "a start that was not done is waited for", lease(WaitsForNobody), leased("disk-full"), ("P1", "P2")),
-    Mutant("L4", "unreleased row taken at once", lease(EverythingReleased), leased("stall")),
+    Mutant("L4", "unreleased row taken at once", lease(EverythingReleased), leased("stall", engine="postgresql")),
     Mutant("B2", "nobody yields", ranked(Stubborn), Plan("bully", 5, "lab", 1.0, ("partition",), draw=False), ("P1",)),
     Mutant(
         "B7", "nobody skipped", ranked(NobodySkipped), Plan("ring", 5, "lab", 1.0, ("crash-node",), draw=False), ("P1",)

@@ -17,14 +17,17 @@ from pathlib import Path
 
 from primacy.election.inputs import StoreNews
 from primacy.election.lease.strategy import LeaseStrategy
-from primacy.sim.world.store import ETCD, MARIADB, POSTGRESQL, Engine, SimStore
+from primacy.sim.world.engines import ETCD, KUBERNETES, MARIADB, POSTGRESQL, REDIS, Engine
+from primacy.sim.world.store import SimStore
 from tests.support.lease_faults import LISTED, trial
 from tests.support.lease_world import LAB, LeaseWorld
 from tests.support.mutants_lease_store import (
     AnyIndex,
     AnyInsert,
+    BelievedAtOnce,
     BornSettled,
     FirstVersionKnown,
+    FlushedSettled,
     NamesUncounted,
     NoFloor,
     NothingCompared,
@@ -34,10 +37,13 @@ from tests.support.mutants_lease_store import (
     ReleasedUncompared,
     RevivedByHand,
     TakeOverAnyLink,
+    TakeWithoutUid,
+    TakeWithoutVersion,
     TokenAlone,
     WithoutIdentity,
     WithoutMark,
     nameless,
+    redis_named_by,
 )
 
 # --- L1, L2: the row and its renewal ----------------------------------------------------------------------------------
@@ -445,6 +451,18 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     LeaseMutant("L5-any-raft-index", BACK, store=AnyIndex, engine=ETCD),
     LeaseMutant("L5-connection-ignored", BLOW, LinkIgnored, engine=ETCD),
     LeaseMutant("L5-take-over-any-connection", BLOW, AnyLinkBelieved, TakeOverAnyLink, ETCD, how={"outside": "folder"}),
+    LeaseMutant("L5-redis-without-master-replid", BACK, store=redis_named_by("run_id"), engine=REDIS),
+    LeaseMutant(
+        "L5-redis-without-run-id",
+        BACK,
+        store=redis_named_by(),
+        engine=REDIS,
+        base=(LeaseStrategy, redis_named_by("run_id")),
+    ),
+    LeaseMutant("L5-kubernetes-take-without-uid", BLOW, store=TakeWithoutUid, engine=KUBERNETES),
+    LeaseMutant("L5-kubernetes-take-without-version", QUIET, store=TakeWithoutVersion, engine=KUBERNETES),
+    LeaseMutant("L4-kubernetes-believed-at-once", BACK, store=BelievedAtOnce, engine=KUBERNETES),
+    LeaseMutant("L5-kubernetes-connection-ignored", BACK, LinkIgnored, engine=KUBERNETES),
     LeaseMutant("L7-not-all", LISTED, FailsafeByOne, how={"failsafe": True}),
     LeaseMutant("L7-ack-restarts-nothing", LISTED, AckRestartsNothing, how={"failsafe": True}),
     LeaseMutant(
@@ -478,6 +496,12 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     LeaseMutant("L9-settled-without-the-wait", HANDS, SettledAtOnce),
     LeaseMutant("L9-first-version-known", ("emptied",), store=FirstVersionKnown, how={"settled": False}),
     LeaseMutant("L9-born-settled", HANDS, store=BornSettled),
+    LeaseMutant(
+        "L9-redis-settled-after-a-flush", HANDS, KnowsNothing, FlushedSettled, REDIS, base=(KnowsNothing, SimStore)
+    ),
+    LeaseMutant(
+        "L9-redis-first-version-known", ("emptied",), store=FirstVersionKnown, engine=REDIS, how={"settled": False}
+    ),
     LeaseMutant("L10-pruned-without-compare", ("prune", "prune", "people"), store=PruneAnything),
     LeaseMutant(
         "L10-floor-not-raised",

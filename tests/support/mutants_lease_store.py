@@ -134,3 +134,49 @@ class NoFloor(SimStore):
 
     def _above_floor(self, token):
         return True
+
+
+# --- Redis ------------------------------------------------------------------------------------------------------------
+
+
+def redis_named_by(*parts: str) -> type[SimStore]:
+    """L5: an identity that is made of these alone."""
+
+    class Named(SimStore):
+        named_by = parts
+
+    return Named
+
+
+class FlushedSettled(SimStore):
+    """L9: the genesis row that is made after FLUSHALL is settled."""
+
+    def lose_genesis(self):
+        super().lose_genesis()
+        self._write_genesis(self.table.genesis._replace(settled=self.server, names=len(self.table.entries)))
+
+
+# --- Kubernetes -------------------------------------------------------------------------------------------------------
+
+
+class TakeWithoutUid(SimStore):
+    """L5: a take names no uid: a PUT of an object that is gone makes it anew."""
+
+    def _take(self, row, take):
+        if row is None and take.seen is not None and self._take_same_server(take.server):
+            return self._write(take.name, take.row._replace(released=False, successor=""))
+        return super()._take(row, take)
+
+
+class TakeWithoutVersion(SimStore):
+    """L5: a take names the uid alone: whatever stands in that object is written over."""
+
+    def _same_row(self, row, seen):
+        return row.mark.partition(".")[0] == seen.mark.partition(".")[0]
+
+
+class BelievedAtOnce(SimStore):
+    """L4: it does not say that it has to be watched."""
+
+    def perform(self, request, link=0):
+        return super().perform(request, link)._replace(watched=False)

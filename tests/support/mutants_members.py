@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from primacy.election.effects import Persist
+from primacy.election.inputs import ForceMembers
 from primacy.election.model import MembersId
 from primacy.election.raft.admit import Admitting
 from primacy.election.raft.change import Changing
@@ -26,7 +27,7 @@ from primacy.election.raft.strategy import RaftStrategy
 from primacy.election.raft.tell import Telling
 from primacy.sim.model.settings import RegisterSetting
 from primacy.sim.model.walks import Walk
-from primacy.sim.trials.members import MembersTrial, registered
+from primacy.sim.trials.raft import RaftTrial, registered
 from primacy.sim.trials.trial import Plan
 from tests.support import mutants
 from tests.support.members_schedules import SCHEDULES
@@ -351,6 +352,16 @@ class ForgetsThoseBefore(RaftStrategy):
             return super()._force(now_ms, given)
 
 
+class ForcesWhatWasNeverUsed(RaftStrategy):
+    """R14: a first ballot that was never used is forced, too."""
+
+    class changing_class(Changing):
+        def on_request(self, now_ms, given):
+            if isinstance(given, ForceMembers) and self.state.term == 0:
+                return self._force(now_ms, given)
+            return super().on_request(now_ms, given)
+
+
 # --- who catches them -------------------------------------------------------------------------------------------------
 
 
@@ -385,7 +396,7 @@ class Mutant:
 
     def is_caught(self, seed: int) -> bool:
         if self.plan is not None:
-            violations = MembersTrial(self.plan, seed, registered(self.machine)).run().violations
+            violations = RaftTrial(self.plan, seed, registered(self.machine)).run().violations
             return any(violation.rule in self.caught_by for violation in violations)
         nodes, voters = self.walks
         setting = RegisterSetting(voters, nodes=nodes, clocks="none", machine=self.machine, pre_vote=False)
@@ -398,7 +409,7 @@ class Mutant:
 
 def only(*classes: str) -> Plan:
     """Trials with these faults, and other members asked for."""
-    return Plan("raft", 3, "lab", 1.0, (*classes, "members"), draw=False, register=True)
+    return Plan("raft", 3, "lab", 1.0, (*classes, "members"), draw=False, members_change=True)
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -431,6 +442,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("R14", "silent as after a start", ForcesAtOnce, schedule="S15"),
     Mutant("R14", "a term that nobody can have voted in", ForcesInItsTerm, schedule="S16"),
     Mutant("R14", "the voters before count on", ForgetsThoseBefore, schedule="S17"),
+    Mutant("R14", "nothing that was never used", ForcesWhatWasNeverUsed, schedule="S18"),
 )
 SEARCHED = tuple(mutant for mutant in MUTANTS if mutant.is_searched)
 SCHEDULED = tuple(mutant for mutant in MUTANTS if mutant.schedule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from primacy.election.effects import Persist, Send
+from primacy.election.events import Code
 from primacy.election.inputs import Init
 from primacy.election.messages import Ahead, Heartbeat, Release, Stale, VoteRequest
 from primacy.election.model import Ballot, Membership, Role
@@ -11,11 +12,12 @@ from primacy.election.raft.follow import Following
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.meet import Meeting
 from primacy.election.raft.memory import Remembering
-from primacy.election.raft.recovery import Recovery
+from primacy.election.raft.recall import Recall
 from primacy.election.raft.release import Releasing
 from primacy.election.raft.state import RaftState
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
+from primacy.sim.facts import Kind
 from primacy.sim.faults.classes import Change
 from primacy.sim.world.disk import Disk
 from primacy.sim.world.guard import Guard, Phase
@@ -226,30 +228,6 @@ class AheadIgnored(RaftStrategy):
             return []
 
 
-class _HastyRoll(Recovery):
-    def _needed(self, ballot):
-        return (
-            tuple(name for name in self.own.voters if name != self.seat.node)[:1] if ballot else super()._needed(ballot)
-        )
-
-
-class ListAfterOne(RaftStrategy):
-    """M1: one report of the new list is enough to speak again."""
-
-    def __init__(self, seat, timing, ballot, options=None):
-        super().__init__(seat, timing, ballot, options)
-        told = self.state.options
-        self.state.recovery = _HastyRoll(seat, auto=told.auto, token_max=told.token_max)
-
-
-class ListIgnored(RaftStrategy):
-    """M1: a changed list does not mute, and other lists' messages are heard."""
-
-    class remembering_class(Remembering):
-        def why_mute(self):
-            return "no-memory" if self.state.ballot is None else ""
-
-
 class UnmutedAtOnce(Eager):
     """M1: the end of muteness does not count as reading the ballot."""
 
@@ -262,12 +240,14 @@ class UnmutedAtOnce(Eager):
             return effects
 
 
-class _ForgetfulRoll(Recovery):
+class _ForgetfulRoll(Recall):
     def remembered(self, wall_ms):
         heard = [r for r in self._reports() if r.memory and r.origin.config == self.own.hash]
         if not heard:
             return None
-        return Ballot(heard[0].origin.base, min(r.term for r in heard), "", heard[0].hold_max_ms, 0, 99, (self.own,))
+        term = min(r.term for r in heard)
+        register = self.newest()
+        return Ballot(heard[0].origin.base, term, "", heard[0].hold_max_ms, 0, 99, (self.own,), register=register)
 
 
 class AmnesiacVotes(RaftStrategy):
@@ -279,7 +259,7 @@ class AmnesiacVotes(RaftStrategy):
         self.state.recovery = _ForgetfulRoll(seat, auto=told.auto, token_max=told.token_max)
 
 
-class _BoldRoll(Recovery):
+class _BoldRoll(Recall):
     def wants_first(self, *, waited_long, base):
         lowest = self.own.voters[0] == self.seat.node
         return self.init or (Init(0) if lowest and not base else None)
@@ -301,7 +281,7 @@ class InitWithoutAsking(RaftStrategy):
     state_class = LeadsOn
 
     def __init__(self, seat, timing, ballot, options=None):
-        super().__init__(seat, timing, ballot, RaftOptions(auto=True))
+        super().__init__(seat, timing, ballot, RaftOptions(auto=True, register=True))
         self.state.recovery = _BoldRoll(seat, auto=True, token_max=0)
 
     class remembering_class(Remembering):
@@ -391,7 +371,7 @@ def faster_list(trial):
     """All nodes get a file with shorter times at once, while the guards of the old times are stopped."""
     timing = trial.timing
     faster = Timing(*(int(value * 0.7) for value in timing[:-1]))
-    trial.faults.change = Change("faster", Membership.of(trial.names, "list-2"), faster)
+    trial.faults.change = Change("faster", Membership.of(trial.names, "times-2"), faster)
     trial.faults.stops_guards = 1.0
     sluggish(trial)
 
@@ -474,9 +454,24 @@ class Unmarked(RaftStrategy):
 
 
 def one_is_left(trial):
-    """Nobody has a memory yet, and a list of the node that is started last is rolled out while the cluster begins."""
+    """Nobody has a memory yet. When the cluster begins, the last node, which has said so, is cut off and is started
+    again with a file that names nobody but itself."""
+    world, left = trial.world, trial.names[-1]
     for name in trial.names:
-        trial.world.nodes[name].disk.ballot = None
-    trial.faults.copies_disks = False
-    trial.faults.memory_left = 0
-    trial.faults.change = Change("leave one", Membership.of([trial.names[-1]], "list-2"), trial.timing)
+        world.nodes[name].disk.ballot = None
+
+    def cut_off():
+        node = world.nodes[left]
+        if left in node.membership.voters and len(node.membership.voters) > 1:
+            for other in trial.names[:-1]:
+                world.cut(left, other)
+                world.cut(other, left)
+            world.crash(node)
+            node.membership = Membership.of([left], "times-1")
+            world.start(node)
+
+    def begins(fact):
+        if fact.kind is Kind.EVENT and fact.text == Code.FIRST_BALLOT and fact.node != left:
+            world.after(0.0, cut_off)
+
+    world.listeners.append(begins)

@@ -1,15 +1,20 @@
-"""`make proof PART=dashboard`: every scenario of the demo for 40 s, and the page under load for a minute each.
+"""`make proof PART=dashboard`: every scenario of the demo for 40 s, drills, and the page under load for a minute each.
 
-Load: 20 nodes and 200 events a second. `python -m tests.support.proof_dashboard demos` or `load` does one of the two.
+Load: 20 nodes and 200 events a second. Drills: all faults on labs of raft and lease, also beyond the quorum, in three
+profiles. `python -m tests.support.proof_dashboard demos`, `drills` or `load` does one of them.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from primacy.cli.demo import SCENARIOS
+from tests.processes.test_drill import assert_kept, lab_up
 from tests.support.browser import PAGES, chromium, real_browser
 from tests.support.dashboard_load import check, run
 from tests.support.demo_leaves import check as check_left
@@ -33,6 +38,21 @@ def demos() -> None:
         )
 
 
+def drills() -> None:
+    """Everything is kept. What a late machine kept from being judged is printed, and breaks nothing."""
+    for strategy, profile in itertools.product(("raft", "lease"), ("lab", "fast", "lan")):
+        with tempfile.TemporaryDirectory() as place:
+            folder, report = Path(place) / "lab", Path(place) / "report.json"
+            with lab_up(folder, "--nodes", "5", "--profile", profile, "--strategy", strategy):
+                call = [sys.executable, "-m", "primacy.cli.main", "drill", "--lab", str(folder), "--beyond-quorum"]
+                code = subprocess.run(
+                    [*call, "--report", str(report)], stdout=subprocess.DEVNULL, check=False
+                ).returncode
+            said = json.loads(report.read_text(encoding="utf-8"))
+        print(f"drill of {strategy}, {profile}: exit {code}, {said['verdict']}", flush=True)
+        assert_kept(code, said)
+
+
 def load() -> None:
     if chromium() is None:
         print("no Chromium here, and no load was shown; make setup-browser installs it, as root")
@@ -49,7 +69,7 @@ def load() -> None:
 
 
 def main() -> int:
-    parts = {"demos": demos, "load": load}
+    parts = {"demos": demos, "drills": drills, "load": load}
     for name in sys.argv[1:] or parts:
         parts[name]()
     return 0

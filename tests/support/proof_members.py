@@ -41,7 +41,7 @@ JOBS = 2
 def trials(count: int) -> bool:
     clean = True
     for (profile, nodes), share in SHARES.items():
-        plan = Plan("raft", nodes, profile, 1.0 if profile == "lab" else 2.0, register=True)
+        plan = Plan("raft", nodes, profile, 1.0 if profile == "lab" else 2.0, members_change=True)
         told = run_batch(plan, range(FIRST_SEED, FIRST_SEED + round(count * share)), JOBS).as_dict()
         rare = told["rare"]
         print(

@@ -1,9 +1,11 @@
 """The proof of the stores and of `primacy run` on them: what a release must show.
 
-    python -m tests.support.proof_store [--rounds 10] [--only race,faults,run]
+    python -m tests.support.proof_store [--rounds 10] [--only race,acts,faults,run]
 
-Races of 20 s and a hundred cold starts of eight processes on every store; the faults of servers (F40 to F46) three
-times over on PostgreSQL, MariaDB and etcd; the faults of processes (F01 to F10) on SQLite and PostgreSQL, many rounds.
+Races of 20 s and a hundred cold starts of eight processes on every store; four races of 40 s on each beside random
+acts of an operator; the faults of servers (F40 to F46) three
+times over on PostgreSQL, MariaDB, etcd and Redis; the faults of processes (F01 to F10) on SQLite and PostgreSQL, many
+rounds.
 Takes about a quarter of an hour on two cores (`make proof PART=store`) and prints a summary that belongs into a
 release's notes.
 """
@@ -30,6 +32,8 @@ from tests.support.safety_checks import SafetyViolation
 
 RACE_S = "20"
 COLD_ROUNDS = "100"
+ACTS_S = "40"
+ACTS_TRIALS = "4"
 FAULT_ROUNDS = 3
 FRESH = ("F10",)
 """They fill the file of stamps: every round has a crowd of its own."""
@@ -46,6 +50,12 @@ def race(_: argparse.Namespace) -> list[str]:
         for line in said_by("tests/processes/test_store_race.py", more)
         if "overlaps" in line or "cold" in line
     ]
+
+
+def acts(_: argparse.Namespace) -> list[str]:
+    """Whatever an operator may do to a store, drawn anew."""
+    more = {"PRIMACY_ACTS_S": ACTS_S, "PRIMACY_ACTS_TRIALS": ACTS_TRIALS}
+    return [f"acts: {line}" for line in said_by("tests/processes/test_store_acts.py", more) if "overlaps" in line]
 
 
 def faults(_: argparse.Namespace) -> list[str]:
@@ -78,13 +88,13 @@ def cases() -> dict[str, Case]:
 def run(options: argparse.Namespace) -> list[str]:
     """Agent killed, stopped, hung; guard killed, stopped; trees that fork and leave: on a file and on a server."""
     said = []
-    for kind, profile in test_faults_lease.PROFILE.items():
+    for kind in test_faults_lease.KINDS:
         with tempfile.TemporaryDirectory(prefix="proof-") as folder:
             Path(folder).chmod(0o755)
             for number, (name, case) in enumerate(cases().items()):
                 if name != LAST:
                     where = Path(folder) / str(number)
-                    said.append(rounds_of(kind, profile, name, case, options.rounds, where))
+                    said.append(rounds_of(kind, test_faults_lease.PROFILE, name, case, options.rounds, where))
                     print(said[-1], flush=True)
     return said
 
@@ -112,7 +122,7 @@ def rounds_of(kind: str, profile: str, name: str, case: Case, rounds: int, folde
     )
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {"race": race, "faults": faults, "run": run}
+PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {"race": race, "acts": acts, "faults": faults, "run": run}
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from primacy.election.events import Code, Event
 from primacy.election.inputs import DeadlinePassed, Input, Received, Started, WorkStarted
 from primacy.election.messages import Ack, Heartbeat, Message, Origin, Report, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership, Seat
+from primacy.election.raft.register import FIRST, first_register
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import PROFILES, Timing
 
@@ -17,6 +18,8 @@ LAB = PROFILES["lab"]
 P, H, SPREAD, HEARTBEAT = LAB.promise_ms, LAB.hold_ms, LAB.spread_ms, LAB.heartbeat_ms
 BASE = 1_000_000
 LIST = "list-1"
+NOTHING = (0, 0)
+"""What a node without memory names as its members."""
 T = TypeVar("T")
 
 
@@ -37,6 +40,7 @@ def ballot(words: str = "a b c", term: int = 0, voted_for: str = "", config: str
     record = ListRecord(config, listed.voters, confirmed=True)
     fields: dict[str, Any] = {"hold_max_ms": H, "token_max": BASE, "incarnation": 0, "lists": (record,)}
     fields["seen"] = tuple((name, 1, boot_of(name)) for name in listed.ids)
+    fields["register"] = first_register(listed.members)
     fields.update(more)
     return Ballot(base=BASE, term=term, voted_for=voted_for, **fields)
 
@@ -46,7 +50,7 @@ def boot_of(node: str) -> int:
 
 
 def origin(node: str, incarnation: int = 1, boot: int = 0, config: str = LIST, base: int = BASE) -> Origin:
-    return Origin(node, incarnation, boot or boot_of(node), config, base)
+    return Origin(node, incarnation, boot or boot_of(node), config, base, FIRST if base else NOTHING)
 
 
 class Bench:
@@ -70,7 +74,7 @@ class Bench:
         seat = Seat(node, boot or boot_of(node), membership(words, config), Random(seed))
         if kept is None and not blank:
             kept = ballot(words, config=config)
-        self.m = machine(seat, timing, kept, options)
+        self.m = machine(seat, timing, kept, (options or RaftOptions())._replace(register=True))
         self.now = 10_000
         self.disk = kept
         self.last_heartbeat_ms = 0
@@ -141,8 +145,11 @@ class Bench:
         who = fields.pop("who", origin(node))
         return self.hear(VoteReply(who, term, pre, True, self.m.seat.boot, term - 1, age_ms, **fields))
 
-    def no(self, node: str, term: int, *, pre: bool = False, at: int = 0, retry_ms: int = 0) -> list[Effect]:
-        return self.hear(VoteReply(origin(node), term, pre, False, self.m.seat.boot, at, retry_ms=retry_ms))
+    def no(
+        self, node: str, term: int, *, pre: bool = False, at: int = 0, retry_ms: int = 0, token_max: int = 0
+    ) -> list[Effect]:
+        told = (origin(node), term, pre, False, self.m.seat.boot, at)
+        return self.hear(VoteReply(*told, token_max=token_max, retry_ms=retry_ms))
 
     def ask(self, node: str, term: int, *, pre: bool = False, **more: Any) -> list[Effect]:
         return self.hear(VoteRequest(more.pop("who", origin(node)), term, pre, **more))
@@ -199,7 +206,7 @@ class Bench:
 
     def report(self, node: str, term: int = 0, *, memory: bool = True, used: bool = True, **more: Any) -> list[Effect]:
         who = more.pop("who", None) or origin(node, base=BASE if memory else 0, config=more.pop("config", LIST))
-        confirmed = more.pop("confirmed", ((LIST, ("a", "b", "c")),) if memory else ())
         fields: dict[str, Any] = {"hold_max_ms": H, "token_max": BASE, "incarnation_seen": 0, **more}
+        fields.setdefault("register", first_register(self.m.seat.membership.members))
         echo = fields.pop("echo", self.m.seat.boot)
-        return self.hear(Report(who, echo, memory, memory and used, term, confirmed=confirmed, **fields))
+        return self.hear(Report(who, echo, memory, memory and used, term, **fields))

@@ -13,6 +13,7 @@ import builtins
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -172,6 +173,9 @@ class Crowd:
         self.first, self.plant, self.options, self.more = first, plant, options, more
         self.stamps, self.ways_file = folder / "stamps", folder / "ways"
         folder.chmod(0o755)
+        self.program = folder / "stamp.py"
+        """Where every user may read it: a checkout may be in a folder of its owner's."""
+        shutil.copyfile(stamp.__file__, self.program)
         stamp.make_file(str(self.stamps))
         self.ways()
         write_secret(folder / "secret")
@@ -241,7 +245,7 @@ class Crowd:
                 interpreter(),
                 "-I",
                 "-S",
-                stamp.__file__,
+                str(self.program),
             ]
             log = self.folder / f"log-{len(self.started)}-{name}"
             node = Node(name, [*call, str(self.stamps), f"@{self.ways_file}"], folder, log, self.folder)
@@ -478,7 +482,10 @@ def stop_agent(node: Node) -> None:
 
 
 def stop_agent_and_guards(node: Node) -> None:
-    tell_all(signal.SIGSTOP, (node.pid, *node.guards))
+    """The guards when the agent stands. It may be starting one: stopped before it is a program of its own, that one
+    would keep the agent waiting in the kernel (vfork), where no signal but the last stops it."""
+    stop_whole(node.pid)
+    tell_all(signal.SIGSTOP, node.guards)
 
 
 def stop_guards_and_agent(node: Node) -> None:

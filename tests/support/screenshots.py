@@ -1,6 +1,7 @@
-"""`make screenshots`: a picture of each page, light and dark, wide and narrow, of a lab that has lived a little.
+"""`make screenshots`: a picture of each page, light and dark, wide and narrow, of a lab that has lived a little; then
+of what a person on call looks at first, under each fault of the tour, without a majority, without the page's server.
 
-The two of the README are made as well, small in every sense, into docs/pictures/.
+Those of the documents are made as well, small in every sense, into docs/pictures/.
 
 python -m tests.support.screenshots FOLDER
 """
@@ -12,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.browser.test_dashboard_faults import FAULTS, Broken, heal
 from tests.browser.test_dashboard_lab import Lab, dashboard, until
 from tests.support.browser import PAGES, Tab, chromium, real_browser
 from tests.support.shrink_image import shrink
@@ -20,10 +22,16 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
-README = {"overview": "dark", "network": "light"}
-README_SIZE = (1440, 960)
+README = {"overview": ("dark", 960), "network": ("light", 960), "timeline": ("light", 740)}
+"""By page: its colours, and how much of its height is shown."""
+README_WIDTH = 1440
 README_BYTES_MAX = 150_000
 SIZES = {"wide": (1440, 900), "narrow": (380, 800)}
+UNDER_FAULTS = ("overview", "network", "timeline")
+AT_ONCE_MS = 200
+LAST_MS = 1_500
+LOOKS = (("wide", "light"), ("wide", "dark"), ("narrow", "light"), ("narrow", "dark"))
+"""Each of them of one moment, in tabs side by side."""
 
 
 def main() -> int:
@@ -49,18 +57,63 @@ def main() -> int:
                         assert tab.said == [], tab.said
                         tab.close()
                 _for_readme(browser, url)
+                tabs = _under_faults(browser, url, lab, folder)
+            _all_screens(tabs, folder, "server-gone", LAST_MS)
         finally:
             lab.down()
     return 0
 
 
+def _under_faults(browser: Browser, url: str, lab: Lab, folder: Path) -> dict[tuple[str, str], Tab]:
+    """The tabs, which are left open: what they show when their server is gone is the last picture."""
+    sizes = {look: SIZES[look[0]] for look in LOOKS}
+    tabs = {look: Tab(browser, url, width=size[0], height=size[1], scheme=look[1]) for look, size in sizes.items()}
+    for tab in tabs.values():
+        tab.open("overview")
+    broken = Broken(lab, tabs[LOOKS[0]].page)
+    heal(broken, "")
+    for row in lab.get("/v1/lab")["nodes"]:
+        if row["process"] != "running":
+            broken.order(f"{row['node']}/start")
+    for name, (fault, mend) in FAULTS.items():
+        leader = broken.settled()
+        tabs[LOOKS[0]].open("network")
+        fault(broken, leader)
+        _all_screens(tabs, folder, name, AT_ONCE_MS)
+        broken.settled(but=leader)
+        _all_screens(tabs, folder, f"{name}-after", AT_ONCE_MS)
+        mend(broken, leader)
+    broken.settled()
+    broken.order("partition", shape="halves")
+    _all_screens(tabs, folder, "no-majority", LAST_MS)
+    heal(broken, "")
+    broken.settled()
+    for node in "abcde":
+        broken.order(f"{node}/stop")
+    _all_screens(tabs, folder, "all-stopped", LAST_MS)
+    return tabs
+
+
+def _all_screens(tabs: dict[tuple[str, str], Tab], folder: Path, fault: str, after_ms: int) -> None:
+    """Of what the screen shows, not of the whole page."""
+    for name in UNDER_FAULTS:
+        for tab in tabs.values():
+            tab.page.evaluate("(name) => { location.hash = `#/${name}`; }", name)
+        next(iter(tabs.values())).page.wait_for_timeout(after_ms)
+        for (size, scheme), tab in tabs.items():
+            file = folder / f"fault-{fault}-{name}-{size}-{scheme}.png"
+            tab.page.screenshot(path=str(file))
+            print(file)
+
+
 def _for_readme(browser: Browser, url: str) -> None:
     """As much as a reader sees at once; in 256 colours, so that a clone of the project stays small."""
-    width, height = README_SIZE
     PICTURES.mkdir(exist_ok=True)
-    for name, scheme in README.items():
-        tab = Tab(browser, url, width=width, height=height, scheme=scheme)
+    for name, (scheme, height) in README.items():
+        tab = Tab(browser, url, width=README_WIDTH, height=height, scheme=scheme)
         page = tab.open(name)
+        if name == "timeline":
+            page.click(".tl-control >> text=All")
         page.wait_for_timeout(900)
         file = PICTURES / f"{name}.png"
         page.screenshot(path=str(file))

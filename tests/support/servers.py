@@ -1,5 +1,5 @@
-"""Real servers for the tests: PostgreSQL, MariaDB, etcd (and MySQL where there is one), on free ports and in folders of
-their own, started when a test first asks, stopped when the tests end.
+"""Real servers for the tests: PostgreSQL, MariaDB, etcd, Redis (and MySQL where there is one), on free ports and in
+folders of their own, started when a test first asks, stopped when the tests end.
 
 They run as an ordinary user; where the tests run as root, as one that Debian has for this. Nothing is shared with a
 server that the machine may have: other port, other folder, other socket. A server that is not installed makes its tests
@@ -444,6 +444,58 @@ class Etcd(Server):
         self.post("kv/deleterange", {"key": "AA==", "range_end": "AA=="})
 
 
+class Redis(Server):
+    """Redis, or Valkey where it is what there is, set as a lease needs it."""
+
+    kind = "redis"
+    program = "redis-server"
+    tls: Any = None
+    settings: tuple[str, ...] = ("--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
+
+    @classmethod
+    def where(cls) -> str | None:
+        return find("redis-server") or find("valkey-server")
+
+    def command(self) -> list[str]:
+        where = self.where()
+        assert where is not None
+        own = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--appenddirname", "data")
+        own += ("--save", "", "--enable-debug-command", "local", "--repl-diskless-sync-delay", "0")
+        return [where, *own, *self.settings]
+
+    def admin(self, *words: str | bytes | int) -> Any:
+        """One command, and its answer; what the server refuses raises."""
+        from primacy.store.redis_wire import Said, Target, Wire
+
+        wire = Wire(Target("127.0.0.1", self.port, tls=self.tls), 20)
+        try:
+            (answer,) = wire.ask(words)
+        finally:
+            wire.close()
+        if isinstance(answer, Said):
+            raise wire.refusal(answer)
+        return answer
+
+    def answers(self) -> bool:
+        from primacy.errors import PrimacyError
+
+        try:
+            return bool(self.admin("PING") == b"PONG")
+        except PrimacyError:
+            return False
+
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def version(self) -> str:
+        info = self.admin("INFO", "server").decode()
+        name, version = ("Valkey", "valkey_version") if "valkey_version:" in info else ("Redis", "redis_version")
+        return f"{name} {info.partition(version + ':')[2].split()[0]}"
+
+    def empty(self) -> None:
+        self.admin("FLUSHALL")
+
+
 class Pooler(Server):
     """PgBouncer in transaction mode before a PostgreSQL: each statement may get another connection."""
 
@@ -480,7 +532,7 @@ class Pooler(Server):
         return f"postgresql://app@127.0.0.1:{self.port}/app"
 
 
-KINDS: dict[str, type[Server]] = {kind.kind: kind for kind in (Postgres, MariaDb, MySql, Etcd)}
+KINDS: dict[str, type[Server]] = {kind.kind: kind for kind in (Postgres, MariaDb, MySql, Etcd, Redis)}
 _RUNNING: dict[str, Server] = {}
 
 
@@ -495,7 +547,10 @@ def servers_here() -> list[str]:
 
 def fresh(kind: str) -> Server:
     """A server that nobody else uses: for tests that stop and break it. `remove()` it."""
-    made = KINDS[kind]
+    return fresh_of(KINDS[kind])
+
+
+def fresh_of(made: type[Server]) -> Server:
     if reason := made.missing():
         pytest.skip(reason)
     server = made()

@@ -98,7 +98,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch, wait_ms: int) -> None:
     operator can have one below the usual: it can be raised only.
     """
     monkeypatch.setattr("primacy.store.sql.WAIT_MAX_MS", wait_ms)
-    for module in ("etcd", "etcd_rows"):
+    for module in ("etcd", "etcd_rows", "redis"):
         monkeypatch.setattr(f"primacy.store.{module}.Genesis", partial(Genesis, wait_max_ms=wait_ms))
 
 

@@ -409,7 +409,8 @@ class Race:
         self.process = subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment)
 
     def wait(self, within_s: float = 120) -> Verdict:
-        assert self.process.wait(within_s) == 0
+        code = self.process.wait(within_s)
+        assert code == 0, f"the runner of the race ended with {code}"
         return judge(self.folder)
 
     def stop(self) -> Verdict:

@@ -33,6 +33,8 @@ from primacy.transport import MemoryNet, MemoryTransport, Transport
 from primacy.transport.seal import (
     Seal,
 )
+from primacy.transport.shared_sockets import SharedSockets
+from primacy.transport.shared_udp import SharedTransport
 from primacy.transport.udp import Address, UdpTransport
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until_async
@@ -91,6 +93,7 @@ class Pair:
         self.complaints: list[str] = []
         self.net = MemoryNet()
         self.ends: dict[str, Transport] = {}
+        self.sockets: list[SharedSockets] = []
         self.ports = dict(zip("ab", free_ports(2), strict=True))
 
     def make(self, node: str, boot: int = 1, secrets: tuple[bytes, ...] = (SECRET,)) -> Transport:
@@ -99,6 +102,10 @@ class Pair:
             return MemoryTransport(self.net, node, (other,))
         to = {other: Address("127.0.0.1", self.ports[other])}
         here = Address("127.0.0.1", self.ports[node])
+        if self.kind == "shared":
+            sockets = SharedSockets(self.complaints.append)
+            self.sockets.append(sockets)
+            return SharedTransport(sockets, seal_of(node, boot, secrets), here, to, self.complaints.append)
         return UdpTransport(seal_of(node, boot, secrets), here, to, self.complaints.append)
 
     async def start(self, node: str, boot: int = 1, secrets: tuple[bytes, ...] = (SECRET,)) -> Any:
@@ -123,6 +130,8 @@ class Pair:
         for end in self.ends.values():
             end.close()
             end.close()
+        for sockets in self.sockets:
+            sockets.close()
 
 
 def play(story: Callable[[Pair], Awaitable[None]], kind: str = "udp") -> None:

@@ -1,28 +1,58 @@
 """What the canary voids is run again, with fixtures of its own, three times in all at most; then it is skipped.
 
 An attempt is repeated only if its body was void and nothing else was wrong with it: whatever fails before or after the
-body, as the judges of safety in the fixtures' ends do, fails the test at once. Part of `conftest.py`.
+body, as the judges of safety in the fixtures' ends do, fails the test at once. What no canary of its own excuses is
+run again, too, if the machine or its disk was late, but its last attempt counts. Part of `conftest.py`.
 """
 
 from __future__ import annotations
 
+import atexit
+import re
 from collections.abc import Generator
+from functools import cache
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from tests.support import canary
-from tests.support.canary import Void, excused_if_late, note
+from tests.support.canary import StandingCanary, TriedAgain, Void, excused_if_late, note
+from tests.support.safety_checks import violation_in
 
 TRIES = 3
 VOID = pytest.StashKey[str]()
+LAST_COUNTS = pytest.StashKey[bool]()
+IN_REAL_TIME = {"browser", "contracts", "docs", "processes"}
+"""Folders of tests that a slow machine may fail."""
+SAFETY_SAID = re.compile("overlap|double|grow|at_a_time|at once|token|twice|two |both", re.IGNORECASE)
+"""What a failed statement about safety says, wherever it does not say so by `safe`: judged at once."""
+Failed = pytest.fail.Exception
+
+
+@cache
+def standing() -> StandingCanary:
+    found = StandingCanary()
+    atexit.register(found.end)
+    return found
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Whatever `Canary.judge` found to be void voids the test, once all else in it was judged."""
     canary.VOIDS.clear()
-    found = yield
+    beside = standing() if IN_REAL_TIME.intersection(pyfuncitem.path.parts) else None
+    if beside is not None:
+        beside.late()
+    try:
+        found = yield
+    except Void:
+        raise
+    except (Exception, Failed) as fault:
+        is_safety = violation_in(fault) is not None or SAFETY_SAID.search(str(fault))
+        late = beside.late() if beside is not None and not is_safety else ""
+        if late:
+            raise TriedAgain(f"{late} (failed: {fault!r:.200})") from fault
+        raise
     if canary.VOIDS:
         raise Void("; ".join(canary.VOIDS))
     return found
@@ -48,6 +78,7 @@ def pytest_runtest_makereport(
         item.stash[VOID] = ""
         if call.excinfo is not None and isinstance(call.excinfo.value, Void):
             item.stash[VOID] = str(call.excinfo.value)
+            item.stash[LAST_COUNTS] = isinstance(call.excinfo.value, TriedAgain)
     return report
 
 
@@ -64,7 +95,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         voids.append(void)
         note(f"void: {item.nodeid}: {void}")
         if len(voids) == TRIES:
-            _skipped(item, reports, voids)
+            if not item.stash[LAST_COUNTS]:
+                _skipped(item, reports, voids)
             break
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)

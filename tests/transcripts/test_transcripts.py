@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from primacy.election.raft.recovery import FLOOR, Recovery
 from primacy.sim.transcripts.scenario import TranscriptError
 from primacy.sim.transcripts.transcript import parse, play
 
@@ -29,6 +30,12 @@ def test_scene(path: Path, rewrite_transcripts: bool) -> None:
 def test_scene_says_in_its_first_line_what_it_shows(path: Path) -> None:
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("# ")
+
+
+def test_M2_a_floor_that_does_not_stand_above_known_tokens_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recovery, "_floor", lambda self, term, token_max, base: term + FLOOR)
+    path = Path(__file__).parent / "raft_rejoin_without_after_lease.txt"
+    assert "VIOLATION of I1" in play(path.read_text(encoding="utf-8"), path.name)
 
 
 def test_the_same_scene_is_played_the_same_way_twice() -> None:
@@ -64,6 +71,7 @@ def test_remarks_blank_lines_and_output_are_told_apart() -> None:
         ("> cluster a\n> conditions sun=1", "the conditions have no 'sun'"),
         ("> cluster a\n> restore a", "no copy of the disk of a"),
         ("> cluster a\n> put term on disk of a 7", "a must be off and have a ballot"),
+        ("> cluster a\n> put token on disk of a A+7", "a must be off and have a ballot"),
         ("> cluster a b\n> power off b\n> elect a", "a does not become leader"),
         ("> cluster a b\n> power off b\n> pause b", "b is off and hears nothing"),
         ("> cluster a\n> store fails over", "strategy 'raft' has no store"),
@@ -110,8 +118,9 @@ def test_the_limit_of_incarnations_is_a_copy_that_was_started_more_often_than_it
     It takes a disk put back by hand, restarts that no peer hears of, and nobody in reach who knows the lost term.
     Whoever restores a disk must delete the ballot first: then the node has no memory, which is always safe (M2).
     """
-    restored = "> restore c\n{}> start c\n> pass 100 ms\n> kill c\n> start c\n> cut b | a c\n> start a\n> pass 2 s\n"
+    unheard = "> cut c | a b\n> start c\n> pass 100 ms\n> kill c\n> heal\n"
+    restored = "> restore c\n{}" + unheard + "> cut b | a c\n> start c\n> start a\n> pass 2 s\n"
     played = play(OLD_COPY + NEW_LEADER + restored.format(""))
-    assert "VIOLATION of I2: c and a both lead term 2" in played
+    assert "VIOLATION of I4: c started" in played
     played = play(OLD_COPY + NEW_LEADER + restored.format("> forget c\n"))
     assert "VIOLATION" not in played

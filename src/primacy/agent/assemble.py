@@ -14,13 +14,15 @@ from random import Random
 
 from primacy.election.guarantees import Guarantees
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
-from primacy.election.model import Ballot, Kind, Member, Membership, Seat
+from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership, Register, Seat
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.election.store import FAILSAFE
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory
-from primacy.settings import config_hash, has_peers, is_ranked, membership_rows, plain_hash, timing_of
-from primacy.settings.loading import host_name
+from primacy.settings import config_hash, has_peers, is_ranked, lease_hash, membership_rows, plain_hash, timing_of
+from primacy.settings.checks import is_newcomer
+from primacy.settings.elections import few
+from primacy.settings.names import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, Timing
 from primacy.strategies import is_own, promise_of
@@ -45,6 +47,14 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
 def refuse_node(settings: Settings) -> None:
     """Raises `UsageError` for what no agent can do, whatever its workload. Without one, any strategy will do."""
     strategy = settings.election.strategy
+    if settings.elections:
+        raise UsageError(
+            f"{settings.source or 'the file'} has several elections: {few(settings.elections)}. primacy agent runs all "
+            "of them; primacy run --election NAME runs one"
+        )
+    if settings.bind and (is_ranked(settings) or is_alone(settings)):
+        alone = "a node that is alone" if is_alone(settings) else f"election.strategy = {strategy}"
+        raise UsageError(f"--bind {settings.bind}: {alone} listens for no datagrams of other nodes; leave it out")
     if strategy == "lease":
         _refuse_lease(settings)
         return
@@ -57,7 +67,7 @@ def refuse_node(settings: Settings) -> None:
         from primacy.agent.owned import refuse_own
 
         refuse_own(settings)
-    if len(settings.cluster.manager.nodes) > 1:
+    if len(settings.cluster.manager.nodes) > 1 or is_newcomer(settings):
         _refuse_cluster(settings)
 
 
@@ -87,8 +97,9 @@ def _refuse_lease(settings: Settings) -> None:
 def _refuse_cluster(settings: Settings) -> None:
     cluster = settings.cluster
     names = ", ".join(sorted(cluster.manager.nodes))
-    if settings.node not in cluster.manager.nodes:
-        raise UsageError(f"which node is this? Say --node with one of {names}; the host's name is none of them")
+    if settings.node not in cluster.manager.nodes and not is_newcomer(settings):
+        new = "; a new node gets a name of its own" if settings.election.strategy == "raft" else ""
+        raise UsageError(f"which node is this? Say --node with one of {names}; the host's name is none of them{new}")
     if not cluster.secret_file:
         raise UsageError("cluster.secret_file is missing, and nodes of one cluster need a secret: primacy keygen")
 
@@ -136,7 +147,9 @@ def holding_times(settings: Settings) -> Timing:
     return PROFILES.get(settings.election.profile, PROFILES[DEFAULT_PROFILE])
 
 
-def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max: int) -> RaftStrategy:
+def raft_of(
+    settings: Settings, seat: Seat, memory: Memory, path: str, token_max: int, *, aligned: bool = False
+) -> RaftStrategy:
     """A node that is alone starts its cluster by itself (M3), but never after a loss of memory.
 
     One of several that lost its memory is recovering until the others have answered (M2); it founds nothing by itself.
@@ -146,13 +159,15 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
     voters = sorted({name for record in ballot.lists for name in record.voters}) if ballot is not None else []
     others = [name for name in voters if name != seat.node]
     nodes = settings.cluster.manager.nodes
-    lists_others = len(nodes) > 1
+    lists_others = any(name != seat.node for name in nodes)
     if ballot is not None and ballot.is_mark and others and not lists_others:
         raise Unsafe(
             f"node {seat.node} is listed alone, and {path} tells that it was listed with {', '.join(others)}: their "
             "cluster may have begun without it. Put them back into the list; or, if that cluster never began or all "
             f"of them are gone for good, to begin anew, with tokens above the clock's time: rm {path}"
         )
+    if ballot is not None and ballot.is_mark and any(not record.voters for record in ballot.lists):
+        _refuse_lease_of_others(seat.node, path, lists_others)
     if ballot is not None and not ballot.is_mark and not lists_others:
         _refuse_others(seat.node, path, ballot.register.everybody if ballot.register is not None else tuple(voters))
     if lost and not lists_others:
@@ -163,9 +178,19 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
     by_itself = settings.cluster.first_start == "auto" or (settings.cluster.first_start != "join" and not lists_others)
     if not is_alone(settings):
         seat = seat._replace(membership=seat.membership._replace(listed_hash=_listed_hash(settings, ballot)))
-    joins = settings.cluster.first_start == "join"
-    options = RaftOptions(by_itself and not lost, token_max, joins=joins, register=True)
+    joins = settings.cluster.first_start == "join" or is_newcomer(settings)
+    options = RaftOptions(by_itself and not lost, token_max, joins=joins, register=True, aligned=aligned)
     return RaftStrategy(seat, holding_times(settings), ballot, options)
+
+
+def _refuse_lease_of_others(node: str, path: str, lists_others: bool) -> None:
+    """Alone, nobody could say `primacy init` to it before it ends."""
+    if not lists_others:
+        raise Unsafe(
+            f"node {node} used a lease before, as {path} tells, and nobody knows who else did: the command may run "
+            "there. When all of them are stopped, to begin without them, with tokens above those of the lease: "
+            f"rm {path}"
+        )
 
 
 def _refuse_others(node: str, path: str, members: tuple[str, ...]) -> None:
@@ -196,44 +221,78 @@ def row_name(settings: Settings) -> str:
     return (FAILSAFE if settings.election.failsafe else "") + settings.election.name
 
 
-def lease_of(
-    settings: Settings, seat: Seat, memory: Memory, path: str, token_max: int, dead: tuple[str, ...]
-) -> LeaseStrategy:
-    """`memory`: the largest token that this node has seen (T2). `dead`: see `stored.earlier_holders`."""
-    if memory.lost:
-        raise Unsafe(
-            f"{path} cannot be trusted: {memory.lost}. Which tokens this node has seen is forgotten. The row in the "
-            f"store has the largest one, unless it was lost, too; if you are sure that it was not: rm {path}"
-        )
-    known = max(token_max, memory.ballot.token_max if memory.ballot is not None else 0)
+def lease_record(settings: Settings, seat: Seat) -> ListRecord:
+    """The lease that the file names, and who uses it; nobody is listed where the file names no other node."""
+    voters = seat.membership.voters if len(settings.cluster.manager.nodes) > 1 else ()
+    return ListRecord(lease_hash(settings), voters, confirmed=False, elsewhere=True)
+
+
+def lease_of(settings: Settings, seat: Seat, kept: Ballot, dead: tuple[str, ...]) -> LeaseStrategy:
+    """`kept`: the largest token that this node has seen (T2), and what it ran under (M1). `dead`: see
+    `stored.earlier_holders`."""
     timing = holding_times(settings)
     failsafe = seat.membership.voters if settings.election.failsafe else ()
     options = LeaseOptions(
         row_name(settings),
-        known,
+        kept.token_max,
         dead=dead,
         failsafe=failsafe,
         look_every_ms=timing.look_ms,
         watched=settings.election.store.trust == "watched",
+        config=lease_hash(settings),
+        lists=kept.lists,
+        hold_max_ms=kept.hold_max_ms,
+        left=kept.left,
+        speaks=not is_alone(settings),
     )
     return LeaseStrategy(seat, timing, options)
 
 
-def transport_of(settings: Settings, seat: Seat, complain: Callable[[str], None]) -> UdpTransport | None:
-    """How this node speaks to the others; None if there are none."""
+MakesTransport = Callable[[Seal, Address, dict[str, Address], Callable[[str], None]], UdpTransport]
+
+
+def transport_of(
+    settings: Settings,
+    seat: Seat,
+    register: Register | None,
+    complain: Callable[[str], None],
+    make: MakesTransport = UdpTransport,
+) -> UdpTransport | None:
+    """How this node speaks to the others; None if there are none. A node that neither its file nor its register names
+    asks from any port until it is told where the members have it (R8)."""
     if is_alone(settings):
         return None
     cluster = settings.cluster
     path = os.path.join(os.path.dirname(settings.source), cluster.secret_file)
     seal = Seal(cluster.name, settings.election.name, seat.node, seat.boot, read_secrets(path))
     nodes = cluster.manager.nodes
-    own = nodes[seat.node]
     others = {name: Address.of(node.addr) for name, node in nodes.items() if name != seat.node}
-    return UdpTransport(seal, Address.of(own.bind or own.addr), others, complain)
+    known = own_address(settings, seat.node, register)
+    any_port = _any_port(others)
+    transport = make(seal, Address.of(settings.bind or known or any_port), others, complain)
+    transport.asks = not known
+    if is_newcomer(settings) and not settings.bind:
+        transport.meanwhile = Address.of(any_port)
+    return transport
 
 
-def addresses(settings: Settings, node: str) -> str:
+def own_address(settings: Settings, node: str, register: Register | None) -> str:
+    """Where a node listens by the file, else by the members; empty if neither names it."""
+    own = settings.cluster.manager.nodes.get(node)
+    if own is not None:
+        return own.bind or own.addr
+    members = (*register.members, *register.prior) if register is not None else ()
+    return next((member.address for member in members if member.id == node), "")
+
+
+def _any_port(others: dict[str, Address]) -> str:
+    """Of the family that the other nodes are dialled with."""
+    return "[::]:0" if any(":" in address.host for address in others.values()) else "0.0.0.0:0"
+
+
+def addresses(node: str, transport: UdpTransport) -> str:
     """Where a node of several listens, and whom it speaks to, as a sentence."""
-    nodes = settings.cluster.manager.nodes
-    others = ", ".join(f"{name} at {nodes[name].addr}" for name in sorted(nodes) if name != node)
-    return f"node {node} listens on UDP {nodes[node].bind or nodes[node].addr} and speaks to {others}"
+    others = ", ".join(f"{name} at {peer.dialled}" for name, peer in sorted(transport.peers.items()))
+    if transport.asks:
+        return f"node {node} is not in the file, and asks {others}"
+    return f"node {node} listens on UDP {transport.listen} and speaks to {others}"

@@ -11,7 +11,9 @@ import contextlib
 import json
 import os
 import socket
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from primacy.control import ADDRESS_FILE, AgentPort
 from primacy.control.eventlog import EventLog
@@ -32,21 +34,26 @@ WAITING_MAX = 16
 """Connections that wait to be taken."""
 
 
-class ControlApi:
-    """One node's control API."""
+class ControlSockets(ABC):
+    """Where a control API is found, and when it is served."""
 
-    def __init__(self, settings: Settings, folder: Folder, node: str, agent: AgentPort, events: EventLog) -> None:
+    def __init__(self, settings: Settings, folder: Folder, node: str, complain: Callable[[str], None]) -> None:
         self.settings = settings
         self.folder = folder
         self.node = node
-        self.agent = agent
+        self.complain = complain
         self.key = own_key(folder)
-        self.events = events
         self.address = ""
+        self.said: dict[str, Any] = {}
+        """What commands of this machine are told."""
         self.tls = server_context(settings)
         self._socket: socket.socket | None = None
         self._public: socket.socket | None = None
         self._serving: asyncio.Task[list[LoopbackServer]] | None = None
+
+    @abstractmethod
+    async def _servers(self, host: str) -> tuple[LoopbackServer, LoopbackServer]:
+        """For the socket of this machine, and for the one that anybody may ask."""
 
     def bind(self) -> None:
         """Takes the port and tells the commands of this machine where it is. Raises `InUse`.
@@ -61,13 +68,10 @@ class ControlApi:
             self._public = listening("control.public", self.settings.control.public)
         host, port = self._socket.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        said = {"host": ANYWHERE.get(host, host), "port": port, "pid": os.getpid(), "node": self.node}
+        self.said = {"host": ANYWHERE.get(host, host), "port": port, "pid": os.getpid(), "node": self.node}
         if self.tls is not None:
-            said["certificate"] = fingerprint_of(self.settings)
-        try:
-            write_whole(self.folder, ADDRESS_FILE, json.dumps(said).encode())
-        except OSError as error:
-            raise CannotHere(f"{self.folder.path(ADDRESS_FILE)} cannot be written: {error.strerror}") from None
+            self.said["certificate"] = fingerprint_of(self.settings)
+        write_address(self.folder, self.said)
 
     def serve(self) -> None:
         """From now on, beside the node's own work."""
@@ -88,18 +92,37 @@ class ControlApi:
 
     async def _serve(self) -> list[LoopbackServer]:
         assert self._socket is not None, "serve before bind"
-        control, public = await asyncio.to_thread(_load)
-        own = control(self.agent, self.events, self.key, self._socket.getsockname()[0])
+        own, open_ = await self._servers(self._socket.getsockname()[0])
         await own.start(self._socket, self.tls)
         if self._public is None:
             return [own]
-        open_ = public(self.agent)
         await open_.start(self._public)
         return [own, open_]
 
     def _served(self, task: asyncio.Task[list[LoopbackServer]]) -> None:
         if not task.cancelled() and (fault := task.exception()) is not None:
-            self.agent.complain(f"the control API could not be started: {type(fault).__name__}: {fault}")
+            self.complain(f"the control API could not be started: {type(fault).__name__}: {fault}")
+
+
+class ControlApi(ControlSockets):
+    """One node's control API."""
+
+    def __init__(self, settings: Settings, folder: Folder, node: str, agent: AgentPort, events: EventLog) -> None:
+        super().__init__(settings, folder, node, agent.complain)
+        self.agent = agent
+        self.events = events
+
+    async def _servers(self, host: str) -> tuple[LoopbackServer, LoopbackServer]:
+        control, public = await asyncio.to_thread(_load)
+        return control(self.agent, self.events, self.key, host), public(self.agent)
+
+
+def write_address(folder: Folder, said: dict[str, Any]) -> None:
+    """Where the commands of this machine find the node. Raises `CannotHere`."""
+    try:
+        write_whole(folder, ADDRESS_FILE, json.dumps(said).encode())
+    except OSError as error:
+        raise CannotHere(f"{folder.path(ADDRESS_FILE)} cannot be written: {error.strerror}") from None
 
 
 def _load() -> tuple[type[ControlServer], type[PublicServer]]:

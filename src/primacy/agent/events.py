@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from primacy.agent.sentences import note_sentence
+from primacy.control.disk_thread import DiskThread
 from primacy.control.eventlog import EventLog
 from primacy.control.gossip_rows import GossipEvent
 from primacy.election.events import Code, Event, sentence
+from primacy.errors import Later
 from primacy.node.clock import Clock
 from primacy.node.log import Level, Log
 from primacy.supervise.vocabulary import Note
 
 FLUSH_S = 0.1
 """Events are written when an election is over, not during it: a disk that is just syncing a vote would hold it up."""
+WRITER = "primacy-events"
+"""The thread that writes them."""
 
 
 class EventSink:
     """Takes each event once. Who acts on events is in one of its lists; nobody else is told by anybody else."""
 
-    def __init__(self, node: str, clock: Clock, log: Log, events: EventLog, term: Callable[[], int]) -> None:
-        """`term`: the newest that the election knows."""
+    def __init__(
+        self,
+        node: str,
+        clock: Clock,
+        log: Log,
+        events: EventLog,
+        term: Callable[[], int],
+        disk: DiskThread | None = None,
+    ) -> None:
+        """`term`: the newest that the election knows. `disk`: who writes events, of all elections of the process;
+        None: a thread of its own."""
         self.node = node
         self.clock = clock
         self.log = log
@@ -36,6 +50,10 @@ class EventSink:
         self.on_record: list[Callable[[GossipEvent], None]] = []
         """Told what was recorded here, for the other nodes."""
         self._flush: asyncio.Handle | None = None
+        self._writing: Future[None] | None = None
+        self._disk = disk or DiskThread(WRITER)
+        self._is_own_disk = disk is None
+        self._closed = False
 
     # --- of this node -------------------------------------------------------------------------------------------------
 
@@ -91,14 +109,31 @@ class EventSink:
     def _add(self, node: str, event: GossipEvent) -> None:
         """It is written a little later: what led to it, and what follows, must not wait for a file."""
         self.events.add(event.at_unix_ms, node, event.term, event.code, event.text, event.value)
-        if self._flush is None:
-            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self._flush_now)
+        if self._flush is None and not self._closed:
+            self._flush_later()
+
+    def _flush_later(self) -> None:
+        self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self._flush_now)
 
     def _flush_now(self) -> None:
+        """One order at a time, so that a disk that hangs has one wait; what comes meanwhile is written after it."""
         self._flush = None
-        self.events.flush()
+        if self._writing is not None:
+            if not self._writing.done():
+                self._flush_later()
+                return
+            self._writing.result()  # a fault of this code is told
+        try:
+            self._writing = self._disk.ask(self.events.flush)
+        except Later:  # no thread is to be had now
+            self._writing = None
+            self._flush_later()
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Other elections of this process go on meanwhile. What happens from now on is not written any more."""
+        self._closed = True
         if self._flush is not None:
             self._flush.cancel()
-        self.events.close()
+        await self.events.aclose(self._disk)
+        if self._is_own_disk:
+            self._disk.end()

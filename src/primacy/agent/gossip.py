@@ -17,9 +17,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from primacy.control import Heard, NodeStatus
-from primacy.control.cluster import CLAIM_MS, alerts
+from primacy.control.acting import CLAIM_MS
+from primacy.control.cluster import alerts
 from primacy.control.gossip_rows import (
+    AGENT,
     DONE,
+    LATER,
     REFUSED,
     WRONG,
     GossipEvent,
@@ -30,9 +33,10 @@ from primacy.control.gossip_rows import (
     reply_row,
     request_row,
 )
+from primacy.control.placement import AGENT_REQUESTS
 from primacy.control.requests import PASSED
 from primacy.control.summary import SUMMARY, Delays, row_of, sent_in, summary_in, summary_of
-from primacy.errors import NotReached, PrimacyError, Refused, UsageError
+from primacy.errors import Later, NotReached, PrimacyError, Refused, UsageError
 from primacy.loop import timer
 from primacy.node.clock import Clock
 from primacy.rate_limiter import RateLimiter
@@ -112,6 +116,7 @@ class Gossip:
         self.events = events
         self.carry_out = carry_out
         self.others: dict[str, Heard] = {}
+        self.of_agents: OfAgents | None = None
         self._told_ms = 0
         self._timer = timer(self._tell)
         self._events: deque[GossipEvent] = deque(maxlen=EVENTS_MAX)
@@ -135,7 +140,7 @@ class Gossip:
         if self._started and not self._closed:
             self._tell_last()
         self._closed = True
-        self._timer.clear()
+        self._timer.end()
         if self._event_timer is not None:
             self._event_timer.cancel()
         for answer in self._asked.values():
@@ -204,6 +209,10 @@ class Gossip:
     def hear(self, sender: str, boot: int, row: list[Any]) -> None:
         if row[0] == SUMMARY:
             self._hear_summary(sender, boot, row)
+            return
+        if row[0] == AGENT:
+            if self.of_agents is not None:
+                self.of_agents.heard(sender, row)
             return
         match read(row):
             case GossipEvent() as event:
@@ -282,7 +291,19 @@ class Gossip:
             self._done[key] = (now_ms, self._carried_out(sender, order))
         self.transport.tell(sender, reply_row(self._done[key][1]))
 
+    def _agent_carried_out(self, sender: str, order: GossipRequest) -> GossipReply:
+        assert self.of_agents is not None
+        try:
+            self.of_agents.carry_out(order.name, order.body, sender)
+        except UsageError as error:
+            return GossipReply(order.number, WRONG, str(error))
+        except PrimacyError as error:
+            return GossipReply(order.number, REFUSED, str(error))
+        return GossipReply(order.number, DONE, "")
+
     def _carried_out(self, sender: str, order: GossipRequest) -> GossipReply:
+        if self.of_agents is not None and order.name in AGENT_REQUESTS:
+            return self._agent_carried_out(sender, order)
         if order.name not in PASSED:
             return GossipReply(
                 order.number, WRONG, f"{order.name}: node {self.node} does not take this from another node"
@@ -292,11 +313,19 @@ class Gossip:
         except UsageError as error:
             return GossipReply(order.number, WRONG, str(error))
         except PrimacyError as error:
-            return GossipReply(order.number, REFUSED, str(error))
+            return GossipReply(order.number, LATER if isinstance(error, Later) else REFUSED, str(error))
         return GossipReply(order.number, DONE, self.own.status().view.waits_for)
+
+
+class OfAgents(Protocol):
+    """What is said between agents with several elections, whichever of them carries it."""
+
+    def heard(self, sender: str, row: list[Any]) -> None: ...
+
+    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None: ...
 
 
 def _outcome(answer: GossipReply) -> str:
     if answer.status == DONE:
         return answer.text
-    raise (UsageError if answer.status == WRONG else Refused)(answer.text)
+    raise {WRONG: UsageError, LATER: Later}.get(answer.status, Refused)(answer.text)

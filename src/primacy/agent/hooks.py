@@ -50,7 +50,8 @@ class Hooks:
     async def close(self) -> None:
         """The last ones have a moment; what is still there then is killed."""
         try:
-            await asyncio.wait_for(self._idle.wait(), FAREWELL_S)
+            async with asyncio.timeout(FAREWELL_S):
+                await self._idle.wait()
         except TimeoutError:
             for kind in tuple(self._running):
                 self.say(False, f"the hook {kind} is killed: the agent ends")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from primacy.agent.hooks import Hooks
-from primacy.agent.notify import Notifier
+from primacy.agent.signals import Notified
 from primacy.control import NodeStatus
 from primacy.control.gossip_rows import GossipEvent
 from primacy.election.events import Code, Event
@@ -52,7 +52,7 @@ class Integrations:
     status: Callable[[], NodeStatus]
     hooks: Hooks
     health: HealthProbes
-    notifier: Notifier
+    notifier: Notified
     _ran: tuple[str, int] = ("", 0)
     """Whose command ran in the newest term of which this node knows that, and that term."""
     _leads: Leadership | None = None

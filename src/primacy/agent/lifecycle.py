@@ -10,33 +10,31 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple
 
 from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
-from primacy.agent.chosen import Chosen, Place, choose, seated
-from primacy.agent.control_api import ControlApi
+from primacy.agent.chosen import Chosen, Place, choose
 from primacy.agent.events import EventSink
 from primacy.agent.gossip import Gossip
 from primacy.agent.hooks import Hooks
 from primacy.agent.integrations import Integrations
 from primacy.agent.meter import Meter, MeteredDurable
-from primacy.agent.notify import Notifier
 from primacy.agent.operations import Operations
-from primacy.agent.page import Page
 from primacy.agent.peers import Peers
 from primacy.agent.performer import gate_of, guarded_workload, hosted_workload
-from primacy.agent.signals import EndSignals
-from primacy.agent.state import claim, is_paused, state_root
+from primacy.agent.shared import OWN, Shared
+from primacy.agent.signals import Ending, Notified
+from primacy.agent.state import is_paused, state_root
 from primacy.agent.status import StatusSource
-from primacy.control.eventlog import EventLog
-from primacy.election.inputs import Input, Pause, Shutdown, Started
-from primacy.election.model import Leadership, Role
+from primacy.control.members import file_differs
+from primacy.election.inputs import Input, Pause, Shutdown, Started, StrangerHeard
+from primacy.election.model import Ballot, Leadership, Role, Seat
 from primacy.errors import CannotHere, Unsafe
+from primacy.node.ballot import Durable
 from primacy.node.clock import Clock
 from primacy.node.driver import Driver
-from primacy.node.folder import Folder
-from primacy.node.lock import RunLock
 from primacy.node.log import Level, Log
 from primacy.rate_limiter import RateLimiter
 from primacy.settings.loading import containment_required
@@ -48,6 +46,7 @@ from primacy.supervise.renewed import RenewedWork
 from primacy.supervise.vocabulary import Note
 from primacy.supervise.workload import Nothing, Performer, Workload
 from primacy.transport import Transport
+from primacy.transport.udp import UdpTransport
 
 PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
@@ -84,31 +83,32 @@ class Reports(NamedTuple):
 class Agent:
     """One node, alone or of several, with its workload: put together here from parts that do not know each other."""
 
-    def __init__(self, plan: Plan, folder: Folder, signals: EndSignals, notifier: Notifier) -> None:
+    def __init__(self, plan: Plan, place: Place, signals: Ending, notifier: Notified, shared: Shared = OWN) -> None:
+        """`place`: its folder, with what was found there. `shared`: what it has in common with other elections."""
         self.settings = settings = plan.settings
+        self.shared = shared
         self.log = plan.log
         self.clock = plan.clock
         self.signals = signals
-        self.folder = folder
+        self.folder = folder = place.folder
         self.promise = promised(settings)
-        seat, remembered = seated(settings, folder)
+        seat = place.seat
         self.node = seat.node
         self.alone = is_alone(settings)
-        if not self.alone:
-            claim(folder, self.node)
-        self.run_lock = RunLock(folder)
-        place = Place(settings, folder, self.run_lock, seat, remembered)
+        self.run_lock = place.run_lock
         chosen = choose(place, self.clock, self.log)
         self.strategy, self.can, self.stored, self.ranked = chosen.strategy, chosen.can, chosen.stored, chosen.ranked
-        self.events = EventSink(
-            self.node, self.clock, self.log, EventLog(folder, self.log.warn), lambda: self.strategy.term
-        )
+        self.events = EventSink(self.node, self.clock, self.log, place.events, lambda: self.strategy.term, shared.disk)
         if self.ranked is not None:
             self.ranked.connect(self.tell)
-        udp = transport_of(settings, seat, self.log.warn) if self.ranked is None else None
+        udp = self._udp(seat) if self.ranked is None else None
         self.transport: Transport | None = self.ranked.manager if self.ranked is not None else udp
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
-        self.peers = Peers(settings, chosen, self.transport, udp.set_peers if udp is not None else None)
+        self.peers = Peers(settings, chosen, self.transport, udp)
+        if udp is not None:
+            udp.moved = self._say_where
+            if settings.election.strategy == "raft":
+                udp.stranger = lambda node: self.tell(StrangerHeard(node))
         self.gate = gate_of(settings, self.node, self.clock, cwd, self._fence_told)
         self.guards = plan.child is not None
         """It has a command to stop."""
@@ -134,10 +134,13 @@ class Agent:
         self.events.on_heard.append(self.integrations.heard)
         holds = self.promise.at_most_one or not self.guards
         self.renewed = None if holds else RenewedWork(self.workload, holding_times(settings), self.clock)
+        self.began_aside = False
+        """It was paused at its start, because placement wants that (W2): who ends it must know."""
         self.driver = self._driver(chosen)
         operations = Operations(folder, self.shown.status, self.tell, self.events, self.peers, self.gate, health)
-        self.control_api = ControlApi(settings, folder, self.node, operations, self.events.events)
-        self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self.log.warn)
+        operations.is_saving = lambda: self.driver.is_saving
+        self.control_api = shared.control(settings, folder, self.node, operations, self.events.events)
+        self.page = shared.page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self.log.warn)
         self.gossip = self._gossip(operations)
         self._late_said = RateLimiter(SAY_AGAIN_MS)
         self._recovering_said = ""
@@ -147,19 +150,25 @@ class Agent:
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def _udp(self, seat: Seat) -> UdpTransport | None:
+        return transport_of(self.settings, seat, self.can.register(), self.log.warn, self.shared.transport)
+
     def _performer(self, plan: Plan, place: Place) -> Performer:
         host = Reports(self.tell, self._note, self.log.warn, self.give_up, self.stepped)
         if plan.child is None:
             workload = plan.workload or Nothing()
             return hosted_workload(place, workload, self.clock, host, self.gate, self.peers)
         rights = self.stored.releasers.right if self.stored is not None else None
-        return guarded_workload(place, plan.child, self.clock, self.log.warn, host, self.gate, self.peers, rights)
+        return guarded_workload(
+            place, plan.child, self.clock, self.log.warn, host, self.gate, self.peers, rights, self.shared.reserve
+        )
 
     def _driver(self, chosen: Chosen) -> Driver:
+        durable = MeteredDurable(chosen.durable, self.meter)
         driver = Driver(
             chosen.strategy,
             self.clock,
-            MeteredDurable(chosen.durable, self.meter),
+            durable,
             self.renewed or self.workload,
             self.events.recorded,
             self.transport,
@@ -169,6 +178,8 @@ class Agent:
         if self.promise.at_most_one and self.guards:
             driver.late_ms, driver.late = max(1, self._reserve_ms // 2), self._late
         driver.stepped = self.looked
+        if self.shared.saves is not None:
+            driver.saver = partial(_save_beside, self.shared.saves, durable)
         return driver
 
     def _gossip(self, operations: Operations) -> Gossip | None:
@@ -176,6 +187,7 @@ class Agent:
             return None
         names, carry_out = self.peers.names(), operations.carry_out
         gossip = Gossip(self.node, names, self.transport, self.clock, self.shown, self.events, carry_out)
+        gossip.of_agents = self.shared.of_agents
         operations.gossip = gossip
         self.shown.others = gossip.others
         self.events.on_record.append(gossip.happened)
@@ -192,14 +204,18 @@ class Agent:
 
     async def live(self) -> int:
         """Until nothing is left to do."""
-        asyncio.get_running_loop().set_exception_handler(self._broken)
-        self.control_api.bind()
+        if self.shared is OWN:
+            asyncio.get_running_loop().set_exception_handler(self.broken)
+        if self.shared.saves is None:
+            self.control_api.bind()
+        else:
+            await asyncio.to_thread(self.control_api.bind)  # it writes files only, and other elections go on meanwhile
         await self.workload.prepare()
         self._say_containment()
         if self.transport is not None and self.gossip is not None:
             await self.transport.start(self.driver.hear, self.gossip.hear)
             self.gossip.start()
-            self.log.info(self.peers.where(), node=self.node)
+            self._say_where()
         held = self.run_lock.is_held()
         if held:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
@@ -212,11 +228,17 @@ class Agent:
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
             self.driver.give(Pause())  # before it could campaign
+        elif aside := self.shared.aside(self.settings.election.name):
+            self.log.info(f"node {self.node} does not lead; it waits for {aside}")
+            self.began_aside = True
+            self.driver.give(Pause(aside))
         self.driver.give(Started(self.clock.wall_ms(), held))
+        if differs := file_differs(self.shown.status()):
+            self.log.warn(differs)
         self.control_api.serve()
         self.page.serve()
         self.integrations.start()
-        if self.alone:
+        if self.alone and not self.can.awaits_word():
             self._refuse_to_recover()
         else:
             self._say_recovering()
@@ -226,9 +248,13 @@ class Agent:
         code = self.signals.exit_code
         return self.exit_code if code is None else code
 
+    def _say_where(self) -> None:
+        self.log.info(self.peers.where(), node=self.node)
+
     async def close(self) -> None:
         self.signals.told = None
         self.driver.close()
+        await self.driver.settled()
         if self._recovering_timer is not None:
             self._recovering_timer.cancel()
         if self._settle_timer is not None:
@@ -245,7 +271,7 @@ class Agent:
             self.transport.close()
         await self.page.close()
         await self.control_api.close()
-        self.events.close()
+        await self.events.close()
         await self.workload.close()
         if self.stored is not None:
             await self.stored.close()
@@ -322,6 +348,10 @@ class Agent:
         if times > PATIENCE or (times > 1 and (self.workload.is_orphaned or self.workload.is_over)):
             self._finish(None)
 
+    def abandon(self) -> None:
+        """At once, as if it were killed: the guard sees to the rest."""
+        self._finish(None)
+
     def give_up(self, code: int) -> None:
         self.exit_code = code
         self._end()
@@ -381,7 +411,7 @@ class Agent:
         else:
             self._over.set_result(None)
 
-    def _broken(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG002
+    def broken(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG002
         """A bug of ours in a callback: half an agent would be worse than none, and the guard sees to the rest.
 
         A connection that failed is no bug: no more can be accepted just now, or one broke.
@@ -393,3 +423,20 @@ class Agent:
                 self.log.warn(said)
             return
         self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))
+
+
+def _save_beside(pool: Executor, durable: Durable, ballot: Ballot, told: Callable[[OSError | None], None]) -> None:
+    """In a thread. What is no fault of the disk is a bug of ours: the loop's to report, as with any callback."""
+    loop = asyncio.get_running_loop()
+
+    def save() -> OSError | None:
+        try:
+            durable.save(ballot)
+        except OSError as error:
+            return error
+        return None
+
+    def saved(done: asyncio.Future[OSError | None]) -> None:
+        told(done.result())
+
+    loop.run_in_executor(pool, save).add_done_callback(saved)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import monotonic
 
 from primacy.election.events import Code, Event
 from primacy.election.model import Ballot
@@ -75,9 +76,8 @@ class MeteredDurable:
         return self.durable.load()
 
     def save(self, ballot: Ballot) -> None:
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
+        began_s = monotonic()
         try:
             self.durable.save(ballot)
         finally:
-            self.meter.saved((loop.time() - began_s) * 1_000)
+            self.meter.saved((monotonic() - began_s) * 1_000)

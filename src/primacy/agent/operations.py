@@ -13,7 +13,7 @@ from primacy.agent.state import forget_pause, keep_pause
 from primacy.control import Approve, MonitorSays, NodeStatus, Order, Remove
 from primacy.control.requests import carry_out
 from primacy.election.inputs import ChangeMembers, Input, Pause, Resume
-from primacy.errors import Refused
+from primacy.errors import Later, Refused
 from primacy.node.folder import Folder
 from primacy.settings import load
 from primacy.supervise.probes import HealthProbes
@@ -37,6 +37,8 @@ class Operations:
     health: HealthProbes
     gossip: Gossip | None = None
     """None: there is no other node."""
+    is_saving: Callable[[], bool] = lambda: False
+    """What is told to the election now waits for its disk, and so does its answer."""
 
     def complain(self, sentence: str) -> None:
         self.events.complain(sentence)
@@ -46,9 +48,12 @@ class Operations:
         if isinstance(given, MonitorSays):  # what it changes is an event; that it spoke is none
             self.health.said(given.monitor, given.ok, given.detail, given.within_ms)
             return
+        if self.is_saving():
+            raise Later(f"node {self.peers.node} waits for its disk; say it again in a moment")
         if isinstance(given, Resume):
             forget_pause(self.folder)
-        self.events.remark("told", True, request_sentence(self.peers.node, given, said_at))
+        register = self.peers.chosen.can.register()
+        self.events.remark("told", True, request_sentence(self.peers.node, given, said_at, register))
         if isinstance(given, Approve):
             self.gate.approve(given.term, given.by)
             return
@@ -66,9 +71,10 @@ class Operations:
         ballot (R12). The file is read again: it may have been written since the start."""
         settings = self.status().settings
         others = sorted({member.id for member in given.members} - {self.peers.node})
-        if not others or len(settings.cluster.manager.nodes) > 1:
+        listed = settings.cluster.manager.nodes.keys() - {self.peers.node}
+        if not others or listed:
             return
-        if len(load(settings.source, self.peers.node).cluster.manager.nodes) < 2:
+        if not load(settings.source, self.peers.node).cluster.manager.nodes.keys() - {self.peers.node}:
             raise Refused(
                 f"the file of node {self.peers.node} names nobody but itself: without its ballot it would begin a "
                 f"second cluster. First write {', '.join(others)} into {settings.source}, below cluster.manager.nodes"

@@ -54,7 +54,9 @@ class Page:
         control, source = self.settings.control, self.settings.source
         said = [sys.executable, "-m", "primacy.cli.main", "--node", self.node, "dashboard"]
         said += ["--config", source] if source else []
-        said += ["--election", self.settings.election.name, "--state-dir", self.state_dir]
+        if not self.settings.elections:  # of several it shows all
+            said += ["--election", self.settings.election.name]
+        said += ["--state-dir", self.state_dir]
         said += ["--listen", control.dashboard, "--no-browser", "--until-eof"]
         if control.tls.cert:
             folder = os.path.dirname(source)

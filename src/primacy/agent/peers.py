@@ -5,34 +5,30 @@ And what is said to all of them beside the election: that nothing is left of a l
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from primacy.agent.assemble import addresses
+from primacy.agent.assemble import addresses, own_address
 from primacy.agent.chosen import Chosen
 from primacy.election.messages import Release
 from primacy.election.model import Register
 from primacy.settings.schema import Settings
 from primacy.slots.where import names_no_host, reached
 from primacy.transport import ReadyDatagram, Transport
-from primacy.transport.peer import Address
-
-SpeakTo = Callable[[dict[str, Address]], None]
+from primacy.transport.udp import Address, UdpTransport
 
 
 class Peers:
     """Those of a fixed list, or of one that grows by joining."""
 
     def __init__(
-        self, settings: Settings, chosen: Chosen, transport: Transport | None, speak_to: SpeakTo | None
+        self, settings: Settings, chosen: Chosen, transport: Transport | None, udp: UdpTransport | None
     ) -> None:
-        """`speak_to`: tells the transport who the other nodes are from now on; None: they never change there."""
+        """`udp`: the transport again, if it is told who the other nodes are, and where this one is."""
         self.settings = settings
         self.node = chosen.strategy.seat.node
         self.chosen = chosen
         self.transport = transport
         self.manager = chosen.ranked.manager if chosen.ranked is not None else None
         """Of bully and ring: the transport again."""
-        self._speak_to = speak_to
+        self.udp = udp
         self._seen: Register | None = None
         self._addresses: dict[str, str] = {}
         """Of every member that was named in this boot; those that were removed must be told so (R10)."""
@@ -53,14 +49,25 @@ class Peers:
         without memory speaks to the members that it was told of: its leader may not be among those of its file.
         """
         register = self.chosen.can.register_known()
-        if register is None or register == self._seen or self._speak_to is None:
+        if register is None or register == self._seen or self.udp is None:
             return
         self._seen = register
         for member in (*register.prior, *register.members):
             self._addresses[member.id] = member.address
         file = {name: node.addr for name, node in self.settings.cluster.manager.nodes.items()}
         found = {**file, **{name: addr for name, addr in self._addresses.items() if addr}}
-        self._speak_to({name: Address.of(found[name]) for name in sorted(found) if name != self.node})
+        self.udp.set_peers({name: Address.of(found[name]) for name in sorted(found) if name != self.node})
+        self._take_place(self.udp, register)
+
+    def _take_place(self, udp: UdpTransport, register: Register) -> None:
+        """A node that its file does not name is where the members have it, and speaks as one of them from then on."""
+        own = own_address(self.settings, self.node, register)
+        if self.node in self.settings.cluster.manager.nodes or not own:
+            return
+        if self.settings.bind:
+            udp.asks = False
+        else:
+            udp.listen_at(Address.of(own))
 
     def listed(self) -> tuple[tuple[str, str, str], ...]:
         """Id, kind and address of each node where they change; of a fixed list the settings know it."""
@@ -71,6 +78,11 @@ class Peers:
             return ()
         kinds = {member.id: str(member.kind) for member in ranked.machine.membership.members}
         return tuple((e.node, kinds.get(e.node, "voter"), e.addr) for e in ranked.manager.member_list.listed)
+
+    def asking(self) -> tuple[tuple[str, str], ...]:
+        """Nodes that do not belong and ask, each with the host that it asks from."""
+        register, guests = self.chosen.can.register(), self.udp.guests.present if self.udp is not None else ()
+        return tuple(guest for guest in guests if register is not None and not register.named(guest.node))
 
     def links(self) -> dict[str, str]:
         return {name: self.transport.links.way(name) for name in self.names()} if self.transport is not None else {}
@@ -116,4 +128,5 @@ class Peers:
             from primacy.agent.managed import where
 
             return where(self.settings, self.manager)
-        return addresses(self.settings, self.node)
+        assert self.udp is not None, "alone, and asked where the others are"
+        return addresses(self.node, self.udp)

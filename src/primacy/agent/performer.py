@@ -15,7 +15,7 @@ from primacy.supervise.child import Child
 from primacy.supervise.gate import Gate, Rule
 from primacy.supervise.lease_file import LeaseFile, lease_folder
 from primacy.supervise.machine import Policy, Restart, Watchdog
-from primacy.supervise.process_workload import ProcessWorkload, Rights
+from primacy.supervise.process_workload import ProcessWorkload, Reserve, Rights
 from primacy.supervise.start_gate import StartGate, Told
 from primacy.supervise.workload import HostedWorkload, Spans, Workload, WorkloadHost
 
@@ -34,6 +34,7 @@ def guarded_workload(
     gate: StartGate,
     peers: Peers,
     rights: Rights | None,
+    reserve: Reserve | None = None,
 ) -> ProcessWorkload:
     """A command, under a guard."""
     settings, timing, election = place.settings, holding_times(place.settings), place.settings.election.name
@@ -52,6 +53,7 @@ def guarded_workload(
         gate,
         peers.ready_release,
         rights,
+        reserve,
     )
 
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 
+from primacy.agent.chosen import take_place
 from primacy.agent.lifecycle import Agent, Plan
 from primacy.agent.notify import Notifier
 from primacy.agent.signals import EndSignals, take_turn
@@ -47,10 +48,10 @@ async def _run_agent(plan: Plan, signals: EndSignals) -> int:
         ends.callback(notifier.close)
         if not plan.waits:
             _refuse_second(lock, folder, plan.settings)
-        await take_turn(lock, plan.settings.election.name, plan.log, signals, notifier)
+        await take_turn(lock, f"election {plan.settings.election.name}", plan.log, signals, notifier)
         if signals.exit_code is not None:
             return signals.exit_code
-        agent = Agent(plan, folder, signals, notifier)
+        agent = Agent(plan, take_place(plan.settings, folder, plan.log), signals, notifier)
         try:
             return await agent.live()
         finally:

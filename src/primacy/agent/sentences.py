@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 
 from primacy.control import Approve, Order, Remove
-from primacy.election.inputs import Init, Pause, Rejoin, Resume, StepDown
+from primacy.control.members import difference
+from primacy.election.inputs import CancelChange, ChangeMembers, ForceMembers, Init, Pause, Rejoin, Resume, StepDown
+from primacy.election.model import Register
 from primacy.node.log import Level
 from primacy.supervise.vocabulary import Happened, Note
 
@@ -27,7 +29,10 @@ def note_sentence(note: Note) -> tuple[Level, str]:
         case Happened.DONE:
             return Level.INFO, "the command is done and is not started again"
         case Happened.STOPPING:
-            return Level.INFO, f"the command is told to end, and killed in {max(0, number):,} ms"
+            return (
+                Level.INFO,
+                f"the command is told to end, and is killed if it lasts {max(0, number):,} ms more",
+            )
         case Happened.GONE:
             return Level.INFO, f"nothing of the command is left (run {run})"
         case Happened.LOCKED:
@@ -54,8 +59,9 @@ def note_sentence(note: Note) -> tuple[Level, str]:
             )
 
 
-def request_sentence(node: str, given: Order, said_at: str = "") -> str:
-    """What an operator asked for, and at which other node, if that was so."""
+def request_sentence(node: str, given: Order, said_at: str = "", register: Register | None = None) -> str:
+    """What an operator asked for, and at which other node, if that was so. `register`: the members before it."""
+    who = "an operator"
     match given:
         case StepDown(successor, _):
             what = f"step down in favour of {successor}" if successor else "step down"
@@ -68,12 +74,21 @@ def request_sentence(node: str, given: Order, said_at: str = "") -> str:
         case Approve(term, by):
             said = f"{by} approves a start of {node} in term {term}"
             return said + (f" (said at {said_at})" if said_at else "")
-        case Init(_, without) | Rejoin(without):
-            what = "begin the cluster" if isinstance(given, Init) else "rejoin"
-            what += f" without {', '.join(without)}" if without else ""
+        case Init(_, without):
+            what = "begin the cluster" + (f" without {', '.join(without)}" if without else "")
+        case Rejoin(without, others_stopped):
+            what = "rejoin" + (f" without {', '.join(without)}" if without else "")
+            what += ", for all others of the lease of before are stopped" if others_stopped else ""
+        case ChangeMembers(members, by):
+            lines = difference(members, register) if register is not None else ()
+            who, what = by or who, f"change the members: {'; '.join(lines)}" if lines else "change the members"
+        case CancelChange(by):
+            who, what = by or who, "give up the change of the members"
+        case ForceMembers(without):
+            what = f"go on without the members {', '.join(without)}, which are gone for good"
         case _:
             what = type(given).__name__
-    return f"{node} is told by an operator to {what}" + (f" (said at {said_at})" if said_at else "")
+    return f"{node} is told by {who} to {what}" + (f" (said at {said_at})" if said_at else "")
 
 
 def exit_sentence(code: int) -> str:

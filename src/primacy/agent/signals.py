@@ -12,8 +12,8 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
-from primacy.agent.notify import Notifier
 from primacy.node.lock import AgentLock
 from primacy.node.log import Log
 
@@ -24,20 +24,38 @@ TURN_AGAIN_S = 0.01
 """The one that is named is gone: either it is our turn now, or another one is just about to write its name."""
 
 
-async def take_turn(lock: AgentLock, election: str, log: Log, signals: EndSignals, notifier: Notifier) -> None:
+class Ending(Protocol):
+    """Whether the end is wanted, and by whom it is heard."""
+
+    exit_code: int | None
+    event: asyncio.Event
+    told: Callable[[int], None] | None
+    """Told with each request to end how many there were."""
+
+
+class Notified(Protocol):
+    """Who is told how this node is: systemd, or nobody."""
+
+    def ready(self, status: str) -> None: ...
+    def status(self, status: str) -> None: ...
+    def stopping(self, within_ms: int) -> None: ...
+    def close(self) -> None: ...
+
+
+async def take_turn(lock: AgentLock, what: str, log: Log, signals: Ending, notifier: Notified) -> None:
     """One agent per election and machine: whoever comes second says for whom it waits, and goes on after it."""
     named = -1
-    while not lock.take() and signals.exit_code is None:
+    while not await asyncio.to_thread(lock.take) and signals.exit_code is None:
         holder = lock.holder()
         if holder.pid != named:
             named = holder.pid
-            waits = f"waits for {holder}, which holds election {election} on this machine; goes on when it ends"
+            waits = f"waits for {holder}, which holds {what} on this machine; goes on when it ends"
             log.info(waits, holder=holder.pid)
             notifier.ready(waits)
         await _end_of(holder.pid, signals)
 
 
-async def _end_of(pid: int, signals: EndSignals) -> None:
+async def _end_of(pid: int, signals: Ending) -> None:
     """Until that process ends, a signal comes, or half a second has passed; if it is gone already, a moment."""
     loop = asyncio.get_running_loop()
     handle, wait_s = -1, TURN_LOOK_S
@@ -49,7 +67,8 @@ async def _end_of(pid: int, signals: EndSignals) -> None:
         loop.add_reader(handle, signals.event.set)
     try:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(signals.event.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await signals.event.wait()
     finally:
         if handle >= 0:
             loop.remove_reader(handle)
@@ -57,10 +76,29 @@ async def _end_of(pid: int, signals: EndSignals) -> None:
         signals.event.clear()
 
 
+class EndRequest:
+    """The same for one election of several, which may end while the others go on."""
+
+    def __init__(self) -> None:
+        self.exit_code: int | None = None
+        self.times = 0
+        self.event = asyncio.Event()
+        self.told: Callable[[int], None] | None = None
+
+    def ask(self) -> None:
+        """Once: in order. Again: at once."""
+        self.times += 1
+        self.exit_code = 0
+        self.event.set()
+        if self.told is not None:
+            self.told(self.times)
+
+
 class EndSignals:
     """The signals that ask the agent to end: Ctrl-C gives 130, TERM and HUP give 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, reload: Callable[[], None] | None = None) -> None:
+        """`reload`: what HUP means instead."""
         self.exit_code: int | None = None
         self.times = 0
         self.event = asyncio.Event()
@@ -68,11 +106,13 @@ class EndSignals:
         """Told with each of them how many there were."""
         loop = asyncio.get_running_loop()
         self.numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        if reload is not None:
+            loop.add_signal_handler(signal.SIGHUP, reload)
+        elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
             self.numbers.append(signal.SIGHUP)
         for number in self.numbers:
             loop.add_signal_handler(number, self._hear, number)
-        loop.set_default_executor(ThreadPoolExecutor(initializer=self._block, thread_name_prefix="primacy"))
+        loop.set_default_executor(ThreadPoolExecutor(initializer=self.block, thread_name_prefix="primacy"))
         # a storm of signals fills the loop's pipe: the interpreter would complain from inside its handler, and may hang
         signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
 
@@ -92,8 +132,9 @@ class EndSignals:
         it was waited for, and whatever is started from here on inherits it.
         """
         self.told = None
-        self._block()
+        self.block()
         await asyncio.get_running_loop().shutdown_default_executor()
 
-    def _block(self) -> None:
+    def block(self) -> None:
+        """In the thread that calls this: signals are heard by the loop's alone."""
         signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)

@@ -16,7 +16,7 @@ from primacy.election.model import Role, View
 from primacy.loop import QuickLoop
 from primacy.node.clock import Clock
 from primacy.node.log import Log
-from primacy.settings.loading import host_name
+from primacy.settings.names import host_name
 from primacy.settings.schema import Settings
 from primacy.slots.host import FOR_EVER_MS, Host
 from primacy.slots.line_server import listening

@@ -16,6 +16,8 @@ SYSTEM = "/var/lib/primacy"
 VARIABLE = "PRIMACY_STATE_DIR"
 """Names the state folder where nobody else does: for a container, and for tests."""
 USERS = ".local/state"
+AGENT = ".agent"
+"""Beside the folders of the elections."""
 NODE = "node"
 PAUSED = "paused"
 NODE_BYTES_MAX = 256
@@ -43,13 +45,22 @@ def state_root(settings: Settings, environment: Mapping[str, str], uid: int) -> 
 
 def open_state(settings: Settings, environment: Mapping[str, str], uid: int) -> Folder:
     """The folder of this election, private from the state folder down."""
+    return _open(settings, environment, uid, settings.election.name)
+
+
+def agent_folder(settings: Settings, environment: Mapping[str, str], uid: int) -> Folder:
+    """Of an agent with several elections: its lock, its key, and where it is found. No election has such a name."""
+    return _open(settings, environment, uid, AGENT)
+
+
+def _open(settings: Settings, environment: Mapping[str, str], uid: int, name: str) -> Folder:
     root = Folder(state_root(settings, environment, uid))
     try:
         cluster = Folder(root.path(settings.cluster.name))
     finally:
         root.close()
     try:
-        return Folder(cluster.path(settings.election.name))
+        return Folder(cluster.path(name))
     finally:
         cluster.close()
 

@@ -70,6 +70,7 @@ class StatusSource:
             meters=self.meter.readings(),
             listed=self.peers.listed(),
             register=self.chosen.can.register(),
+            asking=self.peers.asking(),
             at_most_one=self.at_most_one,
         )
 
@@ -86,6 +87,7 @@ class StatusSource:
             workload.state,
             workload.pid,
             self.gate.gate.phase,
+            self.chosen.can.register(),
         )
         told, self._told = self._told, now
         return now != told

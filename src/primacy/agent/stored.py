@@ -12,7 +12,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from primacy.agent.assemble import row_name
 from primacy.agent.state import keep
@@ -39,17 +39,74 @@ HOLDERS_BYTES_MAX = 16_384
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
+class Threads(Protocol):
+    """Who asks the stores of this process."""
+
+    def open(self, settings: Settings, timing: Timing, complain: Callable[[str], None]) -> StoreThread:
+        """Raises at once for an address, or a driver, that is wrong; whether the store answers is another matter."""
+        ...
+
+    async def close(self, thread: StoreThread) -> None:
+        """What was asked last is still done."""
+        ...
+
+
+class OwnThreads:
+    """One for each election: a process has one."""
+
+    def open(self, settings: Settings, timing: Timing, complain: Callable[[str], None]) -> StoreThread:
+        return _thread(settings, timing, complain)
+
+    async def close(self, thread: StoreThread) -> None:
+        await asyncio.to_thread(thread.close)
+
+
+class SharedThreads:
+    """Elections of one process on one store share its connection, and their renewals a statement (L6)."""
+
+    def __init__(self, complain: Callable[[str], None]) -> None:
+        self._complain = complain
+        self._threads: dict[tuple[str, str, int], StoreThread] = {}
+        self._users: dict[StoreThread, int] = {}
+
+    def open(self, settings: Settings, timing: Timing, complain: Callable[[str], None]) -> StoreThread:  # noqa: ARG002
+        key = (store_url(settings), settings.election.store.table, limit_of_ms(timing.hold_ms))
+        thread = self._threads.get(key)
+        if thread is None:
+            thread = self._threads[key] = _thread(settings, timing, self._complain)
+        self._users[thread] = self._users.get(thread, 0) + 1
+        return thread
+
+    async def close(self, thread: StoreThread) -> None:
+        self._users[thread] -= 1
+        if self._users[thread]:
+            return
+        del self._users[thread]
+        self._threads = {key: one for key, one in self._threads.items() if one is not thread}
+        await asyncio.to_thread(thread.close)
+
+
+def _thread(settings: Settings, timing: Timing, complain: Callable[[str], None]) -> StoreThread:
+    loop = asyncio.get_running_loop()
+
+    def note(sentence: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop may be gone
+            loop.call_soon_threadsafe(complain, sentence)
+
+    return StoreThread(opened(settings, timing), limit_of_ms(timing.hold_ms), note=note)
+
+
 class Stored:
     """The store of one node. The driver's port `Store`, and the workload's way to a release after our death."""
 
     def __init__(
-        self, settings: Settings, store: LeaseStore, timing: Timing, holder: str, complain: Callable[[str], None]
+        self, settings: Settings, threads: Threads, timing: Timing, holder: str, complain: Callable[[str], None]
     ) -> None:
         url, table, name = store_url(settings), settings.election.store.table, row_name(settings)
         limit_ms = limit_of_ms(timing.hold_ms)
         self.releasers = Releasers(url, table, limit_ms, name, holder, complain)
-        self.thread = StoreThread(store, limit_ms, note=self._note)
-        self._complain = complain
+        self.threads = threads
+        self.thread = threads.open(settings, timing, complain)
         self._loop = asyncio.get_running_loop()
         self._home = threading.get_ident()
         self._tell: Callable[[Input], None] = lambda _: None
@@ -76,7 +133,7 @@ class Stored:
         """What was asked last is still done: it may be the release."""
         self.port.close()
         await self.releasers.close()
-        await asyncio.to_thread(self.thread.close)
+        await self.threads.close(self.thread)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -99,10 +156,6 @@ class Stored:
                 self._give_up(StoreUnusable(answer.reason))
                 return
         self._tell(given)
-
-    def _note(self, sentence: str) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._complain, sentence)
 
 
 def opened(settings: Settings, timing: Timing) -> LeaseStore:

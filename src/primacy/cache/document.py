@@ -2,7 +2,7 @@
 
 Who wins the votes of a majority fetches the key and announces it; followers wait for it; a fresh UPDATE ends it. What
 the original does otherwise than its document, and which holes of the document are closed as far as originals can
-follow, stands in docs/deviations.md under "HA cache" and in the parts: `document_elect.py` (votes),
+follow, stands in docs/origins/deviations.md under "HA cache" and in the parts: `document_elect.py` (votes),
 `document_source.py` (calls), `document_floor.py` (invalidation), `document_state.py` (what is remembered).
 
 Not excluded here, because originals ack nothing and forget votes: two sources at once. Mode `own` excludes it.

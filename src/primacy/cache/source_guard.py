@@ -275,11 +275,13 @@ class Guards:
         for guard in list(self._all):
             guard.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._empty.wait()
         for guard in list(self._all):
             guard.kill()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._empty.wait()
 
     def _new(self) -> SourceGuard:
         guard = SourceGuard(self._gone)

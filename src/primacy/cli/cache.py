@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from primacy.cli.call import Call, config_option, json_option, print_json
+from primacy.cli.call import Call, SpanMs, config_option, json_option, print_json
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
 from primacy.settings.loading import security_of
 from primacy.settings.schema import Settings
@@ -55,9 +55,9 @@ def cache() -> None:
 @click.option("--http", metavar="HOST:PORT", help="Serve GET /cache/KEY there.")
 @click.option(
     "--ttl-ms",
-    type=click.IntRange(TTL_MS_LEAST, TTL_MS_MOST),
-    metavar="MS",
-    help="How long an entry is fresh (3600000).",
+    type=SpanMs(TTL_MS_LEAST, TTL_MS_MOST),
+    metavar="SPAN",
+    help="How long an entry is fresh (1h).",
 )
 @click.option("--memory", is_flag=True, help="Keep entries in memory only.")
 @click.option("--state-dir", metavar="DIR", help="Where it keeps what it must not forget.")
@@ -152,9 +152,9 @@ def _as_file(listed: dict[str, str], peers: tuple[str, ...], options: dict[str, 
 
 def within_option(default_ms: int) -> Callable[[F], F]:
     """How long a command tries."""
-    limits = click.IntRange(1, 3_600_000)
+    limits = SpanMs(1, 3_600_000)
     return click.option(
-        "--within-ms", type=limits, default=default_ms, metavar="MS", help=f"Try so long ({default_ms})."
+        "--within-ms", type=limits, default=default_ms, metavar="SPAN", help=f"Try so long ({default_ms} ms)."
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from primacy.node.log import Log
     from primacy.settings.schema import Settings
 
+CONFIG_VARIABLE = "PRIMACY_CONFIG"
 FILE_NAME = "primacy.yaml"
 """Read from the working folder if no other file is named."""
 
@@ -69,6 +70,46 @@ def config_option(command: F) -> F:
     return click.option("--config", metavar="FILE", help=f"The file; default: {FILE_NAME} here, if there is one.")(
         command
     )
+
+
+def _listen_address(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001
+    from primacy.settings.accepted import wrong_listen
+
+    if value and (wrong := wrong_listen(value)):
+        raise UsageError(f"--bind {value[:80]}: {wrong}")
+    return value
+
+
+bind_option = click.option(
+    "--bind",
+    default="",
+    metavar="HOST:PORT",
+    callback=_listen_address,
+    help="Where it listens for the other nodes (raft); default: as the file says, or the members.",
+)
+
+
+class SpanMs(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
+    """The type of an option for a span of time: 250ms, 3s, 2m, 1h, or plain milliseconds."""
+
+    name = "span"
+
+    def __init__(self, least_ms: int = 0, most_ms: int | None = None) -> None:
+        self.least_ms = least_ms
+        self.most_ms = most_ms
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ARG002
+        from primacy.settings.accepted import SPAN_MS_MAX
+        from primacy.settings.reading import in_ms
+
+        text, option = str(value).strip(), param.opts[0] if param is not None else "the span"
+        found_ms = in_ms(text)
+        if found_ms is None:
+            raise UsageError(f"{option} {text[:40]!r}: a span of time is 250ms, 3s, 2m, or 3000 (milliseconds)")
+        most_ms = SPAN_MS_MAX if self.most_ms is None else self.most_ms
+        if not self.least_ms <= found_ms <= most_ms:
+            raise UsageError(f"{option} {text[:40]}: from {self.least_ms} to {most_ms} ms")
+        return found_ms
 
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from primacy.cli.call import Call, config_option, json_option, print_json
+from primacy.cli.call import Call, SpanMs, config_option, json_option, print_json
 from primacy.errors import SettingsError, UsageError
 from primacy.settings import load, membership_rows, timing_of
 from primacy.settings.accepted import STRATEGIES
 from primacy.settings.checks import profile_or_default, profile_problem
 from primacy.settings.contract import Contract, RankContract, as_dict, for_stop_after_loss, timeline
 from primacy.settings.contract import contract as made_of
+from primacy.settings.elections import one_of
 from primacy.settings.schema import Settings
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing
 
@@ -23,11 +24,12 @@ STOP_WANTED_MS_MAX = 3_600_000
     "--profile", metavar="P", help=f"Times of a profile: {', '.join(dict.fromkeys((*PROFILES, *RANK_PROFILES)))}."
 )
 @config_option
+@click.option("--election", metavar="NAME", help="Which election, of a file with several.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="Which strategy; default: the file's, else raft.")
 @click.option(
     "--stop-after-loss",
-    metavar="MS",
-    type=click.IntRange(1, STOP_WANTED_MS_MAX),
+    metavar="SPAN",
+    type=SpanMs(1, STOP_WANTED_MS_MAX),
     help="Which hold would give the work this long to stop after a loss.",
 )
 @json_option
@@ -37,6 +39,7 @@ def contract(
     *,
     profile: str | None,
     config: str | None,
+    election: str | None,
     strategy: str | None,
     stop_after_loss: int | None,
     as_json: bool,
@@ -47,7 +50,7 @@ def contract(
     """
     if profile and (config or call.config):
         raise UsageError("--profile and --config exclude each other; a file names its own profile")
-    title, strategy, timing, stop_ms, nodes, levels = _subject(call, profile, config, strategy)
+    title, strategy, timing, stop_ms, nodes, levels = _subject(call, profile, config, election, strategy)
     made = made_of(timing, strategy, stop_ms, nodes, levels)
     wanted = _wanted(timing, strategy, stop_after_loss)
     if as_json:
@@ -69,12 +72,15 @@ def contract(
 
 
 def _subject(
-    call: Call, profile: str | None, config: str | None, strategy: str | None
+    call: Call, profile: str | None, config: str | None, named: str | None, strategy: str | None
 ) -> tuple[str, str, Timing | RankTiming, int, int, int]:
     """What is asked about: title, strategy, times, planned stop, number of voters, and of different priorities."""
     file = None if profile else call.file(config)
+    if named is not None and not file:
+        raise UsageError(f"--election {named[:80]} is about a file, and there is none; name it with --config")
     if file:
-        settings = load(file, call.node)
+        whole = load(file, call.node)
+        settings = one_of(whole, named)
         if strategy and strategy != settings.election.strategy:
             raise UsageError(
                 f"--strategy {strategy} is not what {file} says, {settings.election.strategy}; leave one of them out"
@@ -85,7 +91,8 @@ def _subject(
                 f"{file}: election.strategy = {election.strategy} is your own, and so is what its times promise; "
                 "primacy simulate looks whether it keeps it"
             )
-        title = f"{file}: {election.strategy}, profile {election.profile}"
+        which = f", election {election.name}" if whole.elections else ""
+        title = f"{file}{which}: {election.strategy}, profile {election.profile}"
         voters = [priority for _, kind, priority in membership_rows(settings) if kind != "observer"]
         counts = max(1, len(voters)), max(1, len(set(voters)))
         return title, election.strategy, timing_of(settings), settings.run.stop_ms, *counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import signal
 import socket
@@ -14,14 +15,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from primacy.cli.call import EXIT_INTERRUPTED, Call
-from primacy.cli.local import local_options
+from primacy.cli.local import folder_options, settings_of
 from primacy.errors import CannotHere, InUse, UsageError
+from primacy.settings.schema_page import Page
 
 if TYPE_CHECKING:
     import ssl
 
     from primacy.cli.local import NodeFolder
+    from primacy.control.audit import AuditTrail
     from primacy.control.client import FoundNode
+    from primacy.dashboard.access import TrustedProxy
+    from primacy.dashboard.lease_reader import StoreAt
     from primacy.dashboard.page_server import DashboardPlan
     from primacy.dashboard.source import Where
 
@@ -43,8 +48,12 @@ class DashboardOptions(NamedTuple):
 
 
 @click.command()
-@local_options
+@folder_options
 @click.option("--at", "addresses", metavar="HOST:PORT", multiple=True, help="The node to read; may be said again.")
+@click.option(
+    "--store", metavar="URL", help="Show the leases of this store, too, or alone; default: the file's election.store."
+)
+@click.option("--table", metavar="NAME", help="The table of --store; default: primacy_leases.")
 @click.option("--lab", "lab_folder", metavar="DIR", is_flag=False, flag_value="", help="Show a lab: its folder.")
 @click.option("--listen", metavar="HOST:PORT", help=f"Where the page is served; default: {LISTEN}, or a free port.")
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="A name by which browsers reach it, if not HOST.")
@@ -60,6 +69,8 @@ def dashboard(
     /,
     *,
     addresses: tuple[str, ...],
+    store: str | None,
+    table: str | None,
     lab_folder: str | None,
     listen: str | None,
     hosts: tuple[str, ...],
@@ -80,15 +91,38 @@ def dashboard(
     if lab_folder is not None:
         plan = lab_plan(Path(lab_folder).absolute() if lab_folder else None)
     else:
-        plan = _plan(call, addresses, where)
+        stores = _stores(call, store, table, where)
+        plan = _plan_or_stores(call, addresses, where, stores, alone=store is not None)
     if not loopback and (secure is None or not plan.key):
         raise UsageError(
             f"--listen {listen}: off loopback everybody must sign in and nobody may listen in: it needs --tls-cert, "
             "--tls-key and a control key that can be read; or listen on 127.0.0.1 and come through an SSH tunnel"
         )
-    plan = plan._replace(hosts=(host, *hosts), loopback=loopback, secure=secure is not None)
+    page = Page() if lab_folder is not None else settings_of(call, **where).control.page
+    plan = plan._replace(hosts=(host, *hosts, *page.hosts), loopback=loopback, secure=secure is not None)
+    plan = plan._replace(proxy=_proxy(page), frame_ancestors=page.frame_ancestors)
     said = DashboardOptions(host, port, listen is None, secure, not no_browser, until_eof)
     return serve(plan, said)
+
+
+def _proxy(page: Page) -> TrustedProxy:
+    """Whose header is believed; nobody's, if no proxy is listed."""
+    from primacy.dashboard.access import TrustedProxy
+
+    networks = tuple(ipaddress.ip_network(each) for each in page.proxies)
+    return TrustedProxy(networks, page.user_header if networks else "", page.operators, page.viewers)
+
+
+def _trail(folder: str) -> AuditTrail | None:
+    """The audit trail in the folder of a node of this machine; None if it is not ours to write."""
+    from primacy.control.audit import AuditTrail
+    from primacy.node.folder import Folder
+
+    try:
+        files = Folder(folder) if os.path.isdir(folder) else None
+    except CannotHere:
+        return None
+    return AuditTrail(files, lambda sentence: click.echo(f"primacy: {sentence}", err=True)) if files else None
 
 
 def lab_plan(where: Path | None) -> DashboardPlan:
@@ -106,7 +140,7 @@ def lab_plan(where: Path | None) -> DashboardPlan:
     def address_of(node: str) -> FoundNode | None:
         return find(str(folder / NODES / node / CLUSTER / "main")) if "/" not in node else None
 
-    return DashboardPlan((), found.key, found, address_of)
+    return DashboardPlan((), found.key, found, address_of, lab_folder=str(folder))
 
 
 def serve(plan: DashboardPlan, said: DashboardOptions) -> int:
@@ -127,6 +161,8 @@ async def _serve(plan: DashboardPlan, said: DashboardOptions, taken: socket.sock
     code = board.access.new_code(now_ms()) if plan.key and plan.lab is None else ""
     for line in greeting(link, code, port, os.environ, lab=plan.lab is not None):
         click.echo(line)
+    if plan.no_nodes:
+        click.echo("no node runs here: the page shows what is read without one; start it again beside a node", err=True)
     if said.open_browser and not os.environ.get("SSH_CONNECTION"):
         open_browser(f"{link}#enter={code}" if code else link)
     if said.until_eof:
@@ -186,12 +222,16 @@ def _plan(call: Call, addresses: tuple[str, ...], where: dict[str, str | None]) 
     Without a name all that run on this machine are read (`node start`), also those that are started later: each may be
     in another part of the network, and any may be the last one.
     """
-    from primacy.cli.local import local, place
+    from primacy.cli.local import above_of, agent_in, local, many, place
     from primacy.control.client import FoundNode
     from primacy.dashboard.page_server import DashboardPlan
     from primacy.errors import NotReached
 
     named = addresses or ((call.at,) if call.at is not None else ())
+    agent = many(call, **where) if not named else None
+    if agent is not None:
+        above = above_of(call, **where)
+        return DashboardPlan((), agent.key, agent=lambda: agent_in(above))
     places = [_address(address, "--at") for address in named]
     try:
         here = local(call._replace(at=named[0] if named else None), **where)
@@ -201,10 +241,69 @@ def _plan(call: Call, addresses: tuple[str, ...], where: dict[str, str | None]) 
         return _of(tuple(_fixed(FoundNode(*each, "")) for each in places), "")
     if named:
         return _of(tuple(_fixed(here.found._replace(host=host, port=port)) for host, port in places), here.found.key)
+    trail = _trail(here.folder)
     if call.node:
-        return _of((_found_in(here.folder),), here.found.key)
+        return _of((_found_in(here.folder),), here.found.key)._replace(trail=trail)
     all_here = Here(place(call, **where))
-    return DashboardPlan((), here.found.key, address_of=all_here.address, more=all_here.nodes)
+    return DashboardPlan((), here.found.key, address_of=all_here.address, more=all_here.nodes, trail=trail)
+
+
+def _plan_or_stores(
+    call: Call,
+    addresses: tuple[str, ...],
+    where: dict[str, str | None],
+    stores: tuple[StoreAt, ...],
+    *,
+    alone: bool,
+) -> DashboardPlan:
+    """Where no node runs here and the file has a store, a cache or slots, these are shown alone: programs may use them.
+
+    `alone`: the store was named in this command.
+    """
+    from primacy.cli.dashboard_cache import cache_of
+    from primacy.cli.dashboard_slots import slots_of
+    from primacy.dashboard.page_server import DashboardPlan
+    from primacy.errors import NotReached
+
+    cache, slots = cache_of(call, where.get("config")), slots_of(call, where.get("config"))
+    try:
+        return _plan(call, addresses, where)._replace(stores=stores, cache=cache, slots=slots)
+    except (NotReached, UsageError) as error:
+        which = where.get("election") is None and bool(settings_of(call, **where).elections)
+        if not (stores or cache or slots) or addresses or (isinstance(error, UsageError) and not alone and not which):
+            raise
+        key = cache.control_key() if cache is not None else ""
+        return DashboardPlan((), key, stores=stores, cache=cache, slots=slots, no_nodes=True)
+
+
+def _stores(call: Call, store: str | None, table: str | None, where: dict[str, str | None]) -> tuple[StoreAt, ...]:
+    """The one that is named, else all that the file names."""
+    from primacy.cli.lease import LIMIT_MS
+    from primacy.dashboard.lease_reader import StoreAt
+    from primacy.settings.accepted import wrong_store
+    from primacy.settings.canonical import place_of_store
+    from primacy.settings.elections import of_election
+    from primacy.settings.loading import store_url
+    from primacy.store.url import TABLE, open_store
+
+    if store is not None:
+        if wrong := wrong_store(store):
+            raise UsageError(f"--store: {wrong}")
+        found = [(store, table or TABLE)]
+    else:
+        if table is not None:
+            raise UsageError("--table belongs to --store")
+        settings = settings_of(call, **where)
+        each = [of_election(settings, name) for name in settings.elections] or [settings]
+        urls = [(store_url(one), one.election.store.table) for one in each if one.election.store.url]
+        found = [(url, name) for url, name in dict.fromkeys(urls) if not url.startswith("memory:")]
+
+    def at(url: str, name: str) -> StoreAt:
+        scheme, *place = place_of_store(url)
+        label = f"{scheme}:{place[0]}" if len(place) == 1 else f"{scheme}://{','.join(place[:-1])}{place[-1]}"
+        return StoreAt(label[:120], name, lambda: open_store(url, table=name, limit_ms=LIMIT_MS, create=False))
+
+    return tuple(at(url, name) for url, name in found)
 
 
 def _of(nodes: tuple[Where, ...], key: str) -> DashboardPlan:

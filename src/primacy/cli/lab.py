@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from primacy.cli.call import EXIT_INTERRUPTED, json_option, print_json
+from primacy.cli.call import EXIT_INTERRUPTED, SpanMs, json_option, print_json
 from primacy.errors import CannotHere, NotReached, UsageError
 from primacy.settings.timing import PROFILES_OF
 
@@ -51,9 +51,9 @@ def needs_linux() -> None:
         raise CannotHere("a lab needs Linux: its nodes are held by `primacy run`; primacy simulate works everywhere")
 
 
-def fitting(profile: str) -> str:
-    if profile not in PROFILES_OF["raft"]:
-        raise UsageError(f"--profile {profile}: raft has {', '.join(PROFILES_OF['raft'])}")
+def fitting(profile: str, strategy: str = "raft") -> str:
+    if profile not in PROFILES_OF[strategy]:
+        raise UsageError(f"--profile {profile}: {strategy} has {', '.join(PROFILES_OF[strategy])}")
     return profile
 
 
@@ -82,24 +82,32 @@ def lab() -> None:
 @lab.command(context_settings={"allow_interspersed_args": False})
 @click.option("--nodes", metavar="N", type=click.IntRange(1, NODES_MOST), default=5, show_default=True)
 @click.option("--profile", metavar="P", default="fast", show_default=True, help="Times: lab, fast, lan, wan, executor.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["raft", "lease"]),
+    default="raft",
+    show_default=True,
+    help="lease: the nodes meet in a SQLite file of the lab's folder.",
+)
 @dir_option
 @click.option("--detach", is_flag=True, help="Go into the background once all nodes answer.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD [ARG]...]")
-def up(*, nodes: int, profile: str, folder: str | None, detach: bool, command: tuple[str, ...]) -> int:
+def up(*, nodes: int, profile: str, strategy: str, folder: str | None, detach: bool, command: tuple[str, ...]) -> int:
     """Start a lab, and stay until Ctrl-C.
 
     Without CMD the nodes run a signer, whose signatures a chain takes and judges: `primacy lab status` shows both.
     """
     needs_linux()
-    fitting(profile)
+    fitting(profile, strategy)
     where = folder_of(folder)
     if detach:
-        _detach(where, ["--nodes", str(nodes), "--profile", profile, "--dir", str(where), "--", *command])
+        times = ["--nodes", str(nodes), "--profile", profile, "--strategy", strategy]
+        _detach(where, [*times, "--dir", str(where), "--", *command])
         return 0
     from primacy.lab.supervisor import Ended, Supervisor
 
     try:
-        with Supervisor(where, nodes, profile, command, say) as up:
+        with Supervisor(where, nodes, profile, command, say, strategy) as up:
             count = f"{nodes} node{'s' if nodes > 1 else ''}"
             say(f"{READY} in {where}: {count}, profile {profile}; its API is at http://{up.address}/v1/lab")
             say(f"look: primacy lab status{_dir(where)}   break: primacy lab --help   end: Ctrl-C")
@@ -194,6 +202,7 @@ _order("stop", "Stop a node in order: its command ends, then it releases the rol
 _order("kill", "Kill the agent of a node (kill -9).", "whole", "Guard and command besides, as a power cut would.")
 _order("freeze", "Freeze the agent of a node (SIGSTOP).", "guard", "Also the guard that holds its command.")
 _order("thaw", "Let a frozen node go on.")
+_order("kill-command", "Kill what a node runs (kill -9), and nothing else: it is started again there.")
 
 
 @lab.command()
@@ -226,7 +235,7 @@ def heal(*, folder: str | None, as_json: bool) -> None:
 
 @lab.command()
 @click.option("--chain", default=CHAIN_AT, show_default=True, metavar="HOST:PORT", help="Where the chain listens.")
-@click.option("--interval-ms", default=INTERVAL_MS, show_default=True, type=click.IntRange(1, 3_600_000))
+@click.option("--interval-ms", default=INTERVAL_MS, show_default=True, type=SpanMs(1, 3_600_000))
 def signer(*, chain: str, interval_ms: int) -> int:
     """Sign at the chain, with the token of `primacy run`: a command that must run once."""
     from primacy.lab.signer import main

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from primacy.cli.call import Call, columns, json_option, print_json, type_yes, yes_option
+from primacy.cli.call import Call, SpanMs, columns, json_option, print_json, type_yes, yes_option
 from primacy.control.when import instant
 from primacy.election.store import FAILSAFE, Look, Row, heir_of, node_of
 from primacy.errors import NotReached, Refused, UsageError
@@ -42,7 +42,9 @@ def store_options(command: F) -> F:
         click.option("--config", metavar="FILE", help="The file that names the store."),
         click.option("--table", metavar="NAME", help="The table; default: the file's, else primacy_leases."),
         click.option(
-            "--store", metavar="URL", help="Such as postgresql://host/db; default: the file's election.store."
+            "--store",
+            metavar="URL",
+            help="Such as postgresql://host/db; default: $PRIMACY_STORE, else the file's election.store.",
         ),
     ):
         command = option(command)
@@ -130,7 +132,7 @@ def watch(call: Call, /, *, name: str, as_json: bool, **where: str | None) -> No
 @click.option(
     "--new", "is_new", is_flag=True, help="Make the table now: there was never one here. Names are then free."
 )
-@click.option("--wait-max-ms", type=click.IntRange(1), help="Raise the longest wait that the table admits.")
+@click.option("--wait-max-ms", type=SpanMs(1), help="Raise the longest wait that the table admits.")
 @yes_option
 @json_option
 @click.pass_obj
@@ -169,7 +171,7 @@ def schema(
 @click.option("--from", "old_table", metavar="TABLE", default="locks", show_default=True, help="The old table.")
 @click.option("--key", default="coordinator_lock", show_default=True, help="The old lock_key.")
 @click.option("--name", default="coordinator", show_default=True, help="The new lease's name.")
-@click.option("--wait-ms", default=WAIT_MS, show_default=True, type=click.IntRange(0), help="For the old lease to end.")
+@click.option("--wait-ms", default=WAIT_MS, show_default=True, type=SpanMs(), help="For the old lease to end.")
 @json_option
 @click.pass_obj
 def import_(
@@ -394,12 +396,15 @@ def check_row_name(name: str) -> None:
 
 
 def place(call: Call, *, store: str | None, table: str | None, config: str | None) -> tuple[str, str]:
-    """Address and table: as said, or as the file says."""
-    if store is not None:
+    """Address and table: as said, or as the environment or the file says."""
+    from primacy.settings.loading import STORE_VARIABLE
+
+    store = store or os.environ.get(STORE_VARIABLE)
+    if store:
         return store, table or "primacy_leases"
     name = call.file(config)
     if name is None:
-        raise UsageError("which store? say --store URL, such as --store postgresql://host/db")
+        raise UsageError("which store? say --store URL, such as --store postgresql://host/db, or set PRIMACY_STORE")
     from primacy.settings import load, store_url
 
     settings = load(name, call.node)

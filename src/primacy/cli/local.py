@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import click
@@ -15,6 +15,9 @@ from primacy.cli.call import Call, checked_name
 from primacy.control import ADDRESS_FILE
 from primacy.control.client import FoundNode, ask, find
 from primacy.errors import NotReached, PrimacyError, UsageError
+
+if TYPE_CHECKING:
+    from primacy.settings.schema import Settings
 
 NODES = "nodes"
 """Below the state folder: a folder for each node of `node start` and of a file that joins, by its id."""
@@ -42,11 +45,28 @@ class Local(NamedTuple):
         return ask(self.found, f"/v1/{name}", body)
 
 
+def _at(ctx: click.Context, param: click.Parameter, value: str | None) -> None:  # noqa: ARG001
+    """Said after the command, it wins over the one in front."""
+    call = ctx.find_object(Call)
+    if value is not None and call is not None:
+        ctx.obj = call._replace(at=value)
+
+
+at_option = click.option(
+    "--at", metavar="HOST:PORT", callback=_at, expose_value=False, is_eager=True, help="The running node to speak to."
+)
+
+
 def local_options(command: F) -> F:
     """Which node is meant."""
+    return at_option(folder_options(command))
+
+
+def folder_options(command: F) -> F:
+    """Which node of this machine is meant."""
     for option in (
         click.option("--state-dir", metavar="DIR", help="The state folder, as the node was told."),
-        click.option("--election", metavar="NAME", help="Which election; default: main."),
+        click.option("--election", metavar="NAME", help="Which election; default: the file's, else main."),
         click.option("--cluster", metavar="NAME", help="Which cluster; default: the file's, else primacy."),
         click.option("--config", metavar="FILE", help="The file that the node was started with."),
     ):
@@ -68,6 +88,12 @@ class NodeFolder(NamedTuple):
     election: str
     node: str = ""
     """Of which the file speaks, if it is the file of one node."""
+    of_many: bool = False
+    """One of several elections of the file."""
+    is_named: bool = True
+    """The election was named; else it is the file's own, or the default."""
+    at_most_one: bool | None = None
+    """Whether the file's strategy promises it; None where no file says which strategy it is."""
 
     @property
     def events_file(self) -> str:
@@ -98,8 +124,12 @@ def this_node(call: Call, **where: str | None) -> Local:
 def _local(call: Call, where: NodeFolder, *, exact: bool) -> Local:
     found = find(where.folder, call.at)
     if found is not None:
+        several = where.of_many or (where.is_named and bool(found.election))
+        found = found._replace(election=where.election) if several and call.at is not None else found
         return Local(where.folder, where.election, found)
     started = _started(where)
+    if not started:
+        _refuse_many(where)
     wanted = call.node or where.node
     if wanted in started:
         return started[wanted]
@@ -111,6 +141,21 @@ def _local(call: Call, where: NodeFolder, *, exact: bool) -> Local:
         raise where.nobody()
     name = next(iter(started)) if len(started) == 1 else _answering(started)
     return started[name]._replace(beside=tuple(each for each in started if each != name))
+
+
+def agent_in(above: str) -> FoundNode | None:
+    """The agent with several elections of the cluster in this folder, if it runs."""
+    from primacy.agent.state import AGENT
+
+    return find(os.path.join(above, AGENT))
+
+
+def _refuse_many(where: NodeFolder) -> None:
+    """No node of the election that nobody named runs here, but an agent with several does."""
+    agent = None if where.is_named or where.of_many else agent_in(where.above)
+    if agent is not None:
+        names = [row["election"] for row in ask(agent, "/v1/elections")["elections"]]
+        raise UsageError(f"which election? Say --election with one of {', '.join(names)}")
 
 
 def _answering(started: dict[str, Local]) -> str:
@@ -140,7 +185,8 @@ def events_of(call: Call, where: NodeFolder) -> NodeFolder:
     names = [wanted] if wanted else [*_started(where), *map(unquote, _listed(root))]
     for name in names:
         above = os.path.join(root, folder_name(name), cluster)
-        kept = NodeFolder(above, os.path.join(above, where.election), where.election)
+        promised = where.at_most_one if name == where.node else None  # else the file is not that node's
+        kept = NodeFolder(above, os.path.join(above, where.election), where.election, at_most_one=promised)
         if kept.has_events():
             return kept
     return where
@@ -175,6 +221,36 @@ def _node_of(folder: str) -> str:
         return os.path.basename(folder)
 
 
+def many(
+    call: Call,
+    *,
+    config: str | None = None,
+    election: str | None = None,
+    state_dir: str | None = None,
+    cluster: str | None = None,
+) -> FoundNode | None:
+    """The agent with several elections that is meant, if no single one is named and there is none of its own."""
+    if election is not None:
+        return None
+    settings, above = _above(call, config, state_dir, cluster)
+    own = None if settings.elections else find(os.path.join(above, settings.election.name))
+    agent = agent_in(above) if own is None else None
+    if agent is not None and call.at is not None:
+        host, _, port = call.at.rpartition(":")
+        agent = agent._replace(host=host.strip("[]"), port=int(port)) if port.isdigit() else agent
+    return agent
+
+
+def agent(call: Call, **where: str | None) -> FoundNode:
+    """The same, which must run."""
+    found = many(call, **where)
+    if found is None:
+        settings, above = _above(call, where.get("config"), where.get("state_dir"), where.get("cluster"))
+        more = "primacy agent" if settings.elections else "primacy agent with a file that has `elections`"
+        raise NotReached(f"no agent of cluster {os.path.basename(above)} runs here; start it: {more}")
+    return found
+
+
 def place(
     call: Call,
     *,
@@ -184,19 +260,47 @@ def place(
     cluster: str | None = None,
 ) -> NodeFolder:
     """Which folder is meant, by the `local_options`."""
+    from primacy.settings.elections import one_of
+
+    settings, above = _above(call, config, state_dir, cluster)
+    checked_name("--election", election)
+    name = one_of(settings, election).election.name
+    own = settings.node if settings.cluster.manager.type == "join_server" else ""
+    promised = _promised(one_of(settings, election)) if settings.source else None
+    folder = os.path.join(above, name)
+    return NodeFolder(above, folder, name, own, bool(settings.elections), election is not None, promised)
+
+
+def _promised(settings: Settings) -> bool | None:
+    """By the strategy's name: a user's own is not loaded here."""
+    from primacy.election.guarantees import OF
+
+    found = OF.get(settings.election.strategy)
+    return found.at_most_one if found is not None else None
+
+
+def settings_of(call: Call, *, config: str | None = None, **where: str | None) -> Settings:
+    """The file that is meant; the defaults without one."""
+    return _above(call, config, where.get("state_dir"), where.get("cluster"))[0]
+
+
+def above_of(call: Call, *, config: str | None = None, **where: str | None) -> str:
+    """Where the elections of the cluster that is meant have their folders."""
+    return _above(call, config, where.get("state_dir"), where.get("cluster"))[1]
+
+
+def _above(call: Call, config: str | None, state_dir: str | None, cluster: str | None) -> tuple[Settings, str]:
+    """The file, and where the elections of its cluster have their folders."""
     from primacy.agent.state import state_root
     from primacy.settings import load
 
     file = call.file(config)
     settings = load(file, call.node if file is not None else None)
-    checked_name("--election", election)
     checked_name("--cluster", cluster)
     if state_dir is not None:
         settings = dataclasses.replace(settings, state_dir=os.path.abspath(state_dir))
-    name = election or settings.election.name
-    above = os.path.join(state_root(settings, os.environ, os.geteuid()), cluster or settings.cluster.name)
-    own = settings.node if settings.cluster.manager.type == "join_server" else ""
-    return NodeFolder(above, os.path.join(above, name), name, own)
+    root = state_root(settings, os.environ, os.geteuid())
+    return settings, os.path.join(root, cluster or settings.cluster.name)
 
 
 def _nobody(where: NodeFolder) -> str:
@@ -217,5 +321,5 @@ def _running(root: str) -> list[tuple[str, str]]:
         for folder in above
         for cluster in _listed(folder)
         for election in _listed(os.path.join(folder, cluster))
-        if find(os.path.join(folder, cluster, election)) is not None
+        if not election.startswith(".") and find(os.path.join(folder, cluster, election)) is not None
     ]

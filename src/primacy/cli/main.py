@@ -14,12 +14,14 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from primacy import __version__
-from primacy.cli.call import EXIT_INTERRUPTED, Call
+from primacy.cli.call import CONFIG_VARIABLE, EXIT_INTERRUPTED, Call
 from primacy.errors import PrimacyError
 
 EXIT_SYSTEM = 4
 EXIT_OUR_FAULT = 70
 """A bug of ours: the number that sysexits.h gives to an internal software error."""
+PLAINER = {"is not a valid integer range.": "is not a whole number.", "is not a valid float range.": "is not a number."}
+"""What click says of a word where a number in a range belongs, and what is said instead."""
 
 
 class Lazy(NamedTuple):
@@ -32,10 +34,20 @@ class Lazy(NamedTuple):
 
 COMMANDS: dict[str, Lazy] = {
     "run": Lazy("primacy.cli.run:run", "Run a command, at most once at a time: started again, and stopped in time."),
+    "agent": Lazy("primacy.cli.agent:agent", "Run all elections of a file in one process; `run` is for one."),
+    "reload": Lazy("primacy.cli.agent:reload", "Have the agent read its file again, without touching other elections."),
+    "placement": Lazy("primacy.cli.placement:placement", "Which node leads which election of an agent with several."),
+    "rebalance": Lazy(
+        "primacy.cli.placement:rebalance", "Hand elections over until they are spread as they should be."
+    ),
+    "drain": Lazy("primacy.cli.placement:drain", "Hand over all that NODE leads; nothing comes back until `undrain`."),
+    "undrain": Lazy("primacy.cli.placement:undrain", "End `drain`: NODE may lead again."),
+    "maintenance": Lazy("primacy.cli.placement:maintenance", "Keep elections where they are: on, off."),
     "node": Lazy("primacy.cli.node:node", "Take part in an election, and do nothing else: start, stop."),
     "cluster": Lazy("primacy.cli.node:cluster", "The cluster, as any node of this machine knows it: status, nodes."),
     "status": Lazy("primacy.cli.status:status", "Who leads, where the command runs, and what a node waits for."),
     "why": Lazy("primacy.cli.why:why", "What changed in the cluster, why, and how long it took."),
+    "audit": Lazy("primacy.cli.audit:audit", "Which changes were asked for, who asked, and what came of it."),
     "step-down": Lazy("primacy.cli.requests:step_down", "Stop the command, in order, and elect again."),
     "transfer": Lazy("primacy.cli.requests:transfer", "Stop the command, in order, and hand the role to NODE."),
     "pause": Lazy("primacy.cli.requests:pause", "Keep this node, or NODE, from leading."),
@@ -47,6 +59,10 @@ COMMANDS: dict[str, Lazy] = {
     "lab": Lazy("primacy.cli.lab:lab", "A real cluster on this machine, to try things and to break them."),
     "demo": Lazy("primacy.cli.demo:demo", "Watch a real cluster on this machine, and break it."),
     "dashboard": Lazy("primacy.cli.dashboard:dashboard", "A page that shows the cluster live, in a browser."),
+    "drill": Lazy(
+        "primacy.cli.drill:drill",
+        "Play real faults against a running cluster, and see whether it keeps what it promises.",
+    ),
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Run many trials of a cluster, with faults, and look for a violation."
     ),
@@ -60,6 +76,9 @@ COMMANDS: dict[str, Lazy] = {
     "new": Lazy("primacy.cli.new:new", "Write a starter file and a secret."),
     "keygen": Lazy("primacy.cli.new:keygen", "Make the secret of a cluster."),
     "check": Lazy("primacy.cli.check:check", "Check a file: all problems at once, or its canonical form."),
+    "docs": Lazy("primacy.cli.docs:docs", "The documents of this version, offline: pages by task, every setting."),
+    "help": Lazy("primacy.cli.help:help_", "What a command does, and its options."),
+    "completion": Lazy("primacy.cli.help:completion", "What makes a shell complete commands and options."),
 }
 
 WELCOME = """\
@@ -74,7 +93,8 @@ primacy {version}: of many nodes, exactly one does it.
   primacy new           write a starter file and a secret
   primacy check FILE    all problems of a file at once
 
-`primacy --help` lists everything; `primacy COMMAND --help` explains one.
+`primacy --help` lists everything; `primacy help COMMAND` explains one.
+`primacy docs` has the documents: pages by task, every setting.
 """
 
 
@@ -110,9 +130,18 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--config", metavar="FILE", help="The file of settings; default: primacy.yaml here, if there is one.")
-@click.option("--node", metavar="ID", help="Which node of the file this is.")
-@click.option("--at", metavar="HOST:PORT", help="The running node to speak to.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    envvar=CONFIG_VARIABLE,
+    help="The file of settings; default: $PRIMACY_CONFIG, else primacy.yaml here, if there is one.",
+)
+@click.option(
+    "--node", metavar="ID", envvar="PRIMACY_NODE", help="Which node of the file this is; default: $PRIMACY_NODE."
+)
+@click.option(
+    "--at", metavar="HOST:PORT", envvar="PRIMACY_AT", help="The running node to speak to; default: $PRIMACY_AT."
+)
 @click.option("--json", "as_json", is_flag=True, help="Answers as one JSON document.")
 @click.option("-v", "--verbose", count=True, help="Say more; twice, say much more.")
 @click.version_option(__version__, "-V", "--version", message="primacy %(version)s")
@@ -120,7 +149,7 @@ class Commands(click.Group):
 def cli(
     ctx: click.Context, *, config: str | None, node: str | None, at: str | None, as_json: bool, verbose: int
 ) -> None:
-    """Of many nodes, exactly one does it: leader election with a fencing token, proved in a simulator."""
+    """Of many nodes, exactly one does it: leader election with a fencing token, tested in a simulator."""
     if "NO_COLOR" in os.environ:
         ctx.color = False
     ctx.obj = Call(config, node, at, as_json, verbose)
@@ -145,7 +174,10 @@ def run(args: list[str] | None = None) -> int:
         return _show(error.format_message(), error.exit_code)
     except click.UsageError as error:
         name = error.ctx.command_path if error.ctx else "primacy"
-        return _complain(f"{error.format_message()}\nTry: {name} --help", error.exit_code)
+        sentence = _without_hidden(error).format_message()
+        for theirs, ours in PLAINER.items():
+            sentence = sentence.replace(theirs, ours)
+        return _complain(f"{sentence}\nTry: {name} --help", error.exit_code)
     except click.ClickException as error:
         return _complain(error.format_message(), 2)
     except PrimacyError as error:
@@ -175,6 +207,16 @@ def _invoke(args: list[str]) -> Any:
         return cli.main(args, prog_name="primacy")
     with cli.make_context("primacy", list(args)) as ctx:
         return cli.invoke(ctx)
+
+
+def _without_hidden(error: click.UsageError) -> click.UsageError:
+    """An option that was removed still says what to use instead; it is not proposed for one that is misspelt."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None or not error.possibilities:
+        return error
+    known = [param for param in error.ctx.command.params if isinstance(param, click.Option) and param.hidden]
+    hidden = {spelt for param in known for spelt in (*param.opts, *param.secondary_opts)}
+    offered = [spelt for spelt in error.possibilities if spelt not in hidden]
+    return click.NoSuchOption(error.option_name, possibilities=offered, ctx=error.ctx)
 
 
 def _complain(sentence: str, exit_code: int) -> int:

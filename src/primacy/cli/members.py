@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json, type_yes, yes_option
+from primacy.cli.call import Call, SpanMs, json_option, print_json, type_yes, yes_option
 from primacy.cli.local import Local, local, local_options, this_node
 from primacy.cli.requests import said_by
 from primacy.control.members import members_of
-from primacy.errors import NotReached, Refused, UsageError
-from primacy.settings.accepted import SPAN_MS_MAX
+from primacy.errors import Later, NotReached, Refused, UsageError
 
 EVERY_S = 0.1
-WITHIN_MS = 15_000
-SPAN = click.IntRange(0, SPAN_MS_MAX)
-LAST_STEP = "a change is on its way (the last step"
+WITHIN = "15s"
+TOLD_S = 3.0
+NEWS_S = 0.8
+"""After so long the other nodes have heard from the leader whether a node that it removed knows."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -31,7 +31,14 @@ def _change_options(command: F) -> F:
     for option in (
         json_option,
         click.option("--no-wait", is_flag=True, help="Do not wait until the change is made."),
-        click.option("--within", "within_ms", type=SPAN, default=WITHIN_MS, metavar="MS", help="Wait so long at most."),
+        click.option(
+            "--within",
+            "within_ms",
+            default=WITHIN,
+            type=SpanMs(),
+            metavar="SPAN",
+            help="Wait at most so long.",
+        ),
         click.option("--version", type=int, default=0, metavar="N", help="Only if this is still their version."),
         local_options,
     ):
@@ -161,6 +168,8 @@ def renew(call: Call, /, *, node: str, **rest: Any) -> None:
     row = next((row for row in here.get("/v1/members")["members"] if row["node"] == node), None)
     if row is None:
         raise UsageError(f"{node} is no member; see: primacy members")
+    if node == here.get("/v1/members")["leader"]:
+        raise Refused(f"{node} leads, and has its memory: there is nothing to renew")
     _change(call, "remove", {"node": node}, quiet=True, **{**rest, "no_wait": False})
     again = {"node": node, "addr": row["addr"], "kind": row["kind"], "priority": row["priority"]}
     _change(call, "add", again, **{**rest, "version": 0})
@@ -235,7 +244,9 @@ def _change(
     if leaves and leaves == before["leader"]:
         type_yes(f"Node {leaves} leads: the command moves to another node first.", yes)
     _ask(here, within_ms, verb=verb, version=version, by=said_by(), **body)
-    shown = before if no_wait else _wait(here, before, within_ms)
+    shown = before if no_wait else _wait(here, before, within_ms, verb, body)
+    if verb == "remove" and not no_wait and not quiet:
+        shown = _wait_told(here, shown, body["node"])
     if as_json:
         print_json(shown)
     elif not quiet:
@@ -249,32 +260,74 @@ def _ask(here: Local, within_ms: int, **body: Any) -> None:
     while True:
         try:
             here.order("members", **body)
-        except Refused as refused:
-            if LAST_STEP not in str(refused) or time.monotonic() > ends:
+        except Later:
+            if time.monotonic() > ends:
                 raise
             time.sleep(EVERY_S)
         else:
             return
 
 
-def _wait(here: Local, before: dict[str, Any], within_ms: int) -> dict[str, Any]:
-    """Until nothing is on its way any more. What it waits for is said, each sentence once."""
+def _wait(here: Local, before: dict[str, Any], within_ms: int, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Until it is made, and nothing is on its way any more. What it waits for is said, each sentence once.
+
+    A new leader gives the members a new term, also where it knows of no change: that alone tells nothing.
+    """
     ends = time.monotonic() + within_ms / 1_000
-    said = ""
-    newer: dict[str, Any] = before
+    said, settled, begun = "", True, False
     while time.monotonic() < ends:
         time.sleep(EVERY_S)
-        newer = here.get("/v1/members")
+        newer: dict[str, Any] = here.get("/v1/members")
         moved = (newer["term"], newer["version"]) > (before["term"], before["version"])
-        if moved and newer["goal"] is None and not newer["leaving"] and len(newer["needs"]) == 1:
+        settled = newer["goal"] is None and not newer["leaving"] and len(newer["needs"]) == 1
+        if moved and settled and is_made(verb, body, newer):
             return newer
+        if settled and begun:
+            gone = "by an operator, or with the leader that it was said to"
+            raise Refused(f"{verb} was given up, {gone}; version {newer['version']}: {_named(newer)}")
+        begun = not settled
         if newer["waits_for"] and newer["waits_for"] != said:
             said = newer["waits_for"]
             click.echo(f"waits: {said}", err=True)
-    if newer["goal"] is None and not moved:
+    if settled:
         raise Refused("not confirmed: the change has not begun, or was given up; see: primacy members")
     why = said or "see: primacy members"
     raise Refused(f"not done within {within_ms} ms, and it goes on: {why}; to give it up: primacy members cancel")
+
+
+def is_made(verb: str, body: dict[str, Any], shown: dict[str, Any]) -> bool:
+    """The members are as was asked for. Pure."""
+    rows = {row["node"]: row for row in shown["members"]}
+    row = rows.get(body.get("new") or body.get("node", ""), {})
+    match verb:
+        case "add" | "demote":
+            return bool(row.get("kind") == body["kind"])
+        case "promote":
+            return bool(row.get("kind") == "voter")
+        case "remove":
+            return body["node"] not in rows
+        case "replace":
+            return body["new"] in rows and body["node"] not in rows
+        case "set":
+            said = [field for field in ("addr", "priority") if body.get(field) not in (None, "")]
+            return all(row.get(field) == body[field] for field in said)
+        case "apply":
+            stay = all(rows.get(each["node"], {}).items() >= each.items() for each in body["members"])
+            return stay and not rows.keys() & set(body["without"])
+    return True
+
+
+def _wait_told(here: Local, shown: dict[str, Any], node: str) -> dict[str, Any]:
+    """A moment longer, until the node that is out has said that it knows: one that is off never does."""
+    begun = time.monotonic()
+    least_s = 0.0 if shown["leader"] == shown["node"] else NEWS_S
+    while (waited_s := time.monotonic() - begun) < TOLD_S:
+        if node not in shown.get("removed_untold", ()) and waited_s >= least_s:
+            break
+        time.sleep(EVERY_S)
+        newer = here.get("/v1/members")
+        shown = newer if newer["version"] == shown["version"] else shown
+    return shown
 
 
 def _done(verb: str, body: dict[str, Any], shown: dict[str, Any]) -> str:
@@ -285,8 +338,15 @@ def _done(verb: str, body: dict[str, Any], shown: dict[str, Any]) -> str:
             votes = {"voter": "votes", "witness": "is a witness", "observer": "is an observer"}[kinds[node]]
             return f"{node} {votes} since version {version}"
         case "remove":
-            return f"{node} is out since version {version}"
-    return f"version {version}: {', '.join(kinds)}"
+            told = "it was not told: keep it off" if node in shown.get("removed_untold", ()) else "it was told"
+            return f"{node} is out since version {version}; {told}"
+    return f"version {version}: {_named(shown)}"
+
+
+def _named(shown: dict[str, Any]) -> str:
+    """The members; one that is no voter with its kind."""
+    kinds = [(row["node"], row["kind"]) for row in shown["members"]]
+    return ", ".join(node if kind == "voter" else f"{node} ({kind})" for node, kind in kinds)
 
 
 def _where(rest: dict[str, Any]) -> dict[str, str | None]:
@@ -320,7 +380,9 @@ def lines(shown: dict[str, Any]) -> list[str]:
     for row in shown["members"]:
         heard = "this node" if row["node"] == shown["node"] else _ago(row["heard_ms"])
         leads = ", leads" if row["node"] == shown["leader"] else ""
-        found.append(f"  {row['node']:{width}}  {row['addr'] or '-':22} {row['kind']:9} {heard}{leads}")
+        has = row.get("has_version")
+        older = f", has version {has}" if has not in (None, shown["version"]) else ""
+        found.append(f"  {row['node']:{width}}  {row['addr'] or '-':22} {row['kind']:9} {heard}{leads}{older}")
     if shown["leaving"]:
         found.append(f"leaving: {', '.join(shown['leaving'])}")
     if len(shown["needs"]) > 1:
@@ -331,7 +393,24 @@ def lines(shown: dict[str, Any]) -> list[str]:
         found.append(f"on its way, asked for by {shown['goal']['by'] or 'an operator'}: {wanted}")
     if shown["waits_for"]:
         found.append(f"waits: {shown['waits_for']}")
-    return found + ([shown["file"]] if shown["file"] else [])
+    return found + untold(shown) + asking(shown) + ([shown["file"]] if shown["file"] else [])
+
+
+def untold(shown: dict[str, Any]) -> list[str]:
+    """Who was removed while it was off."""
+    return [
+        f"{name} was removed and was not told: keep it off, or remove its state folder before it is started"
+        for name in shown.get("removed_untold", ())
+    ]
+
+
+def asking(shown: dict[str, Any]) -> list[str]:
+    """Nodes that are started, and that nobody has added."""
+    return [
+        f"a node that asks to belong: {one['node']}, from {one['host']}; to take it in: primacy members add "
+        f"{one['node']} --addr {one['host']}:PORT"
+        for one in shown.get("asking", ())
+    ]
 
 
 def _ago(heard_ms: int | None) -> str:

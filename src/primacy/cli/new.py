@@ -76,7 +76,7 @@ def starter(nodes: int) -> str:
 
 
 STARTER = """\
-# A cluster of {count}: the same file on every node. `primacy check` reads it, docs/config.md explains every setting.
+# A cluster of {count}: the same file on every node. `primacy check` reads it, `primacy docs config` explains it.
 
 cluster:
   name: my-cluster          # part of every seal: nodes of another name are strangers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import select
 import signal
@@ -10,7 +11,7 @@ from typing import Any
 
 import click
 
-from primacy.cli.call import Call, checked_name, columns, json_option, print_json
+from primacy.cli.call import Call, bind_option, checked_name, columns, json_option, print_json
 from primacy.cli.lab import InOrder
 from primacy.cli.local import Local, local, local_options, locals_in, place
 from primacy.cli.node_settings import HOST, PORT, NodeOptions, check_relations, settings_of
@@ -19,6 +20,8 @@ from primacy.errors import CannotHere, NotReached, Refused, UsageError
 from primacy.settings.accepted import RANKS
 from primacy.settings.timing import RANK_PROFILES
 
+SILENT_S = 1.0
+"""After so long, what is waited for is said."""
 STOP_S = 30.0
 """How long a node may take to hand over and end."""
 
@@ -58,12 +61,17 @@ def _several(ctx: click.Context, param: click.Parameter, value: tuple[str, ...])
     help="Who is higher (bully, ring); default: started, the youngest; id with --nodes.",
 )
 @click.option("--profile", metavar="P", help=f"Times: {', '.join(RANK_PROFILES)}; default: lan.")
-@click.option("--store", metavar="URL", help="lease: the database, such as postgresql://host/db or sqlite:///f.")
+@click.option(
+    "--store",
+    metavar="URL",
+    help="lease: the database, such as postgresql://host/db or sqlite:///f; default: $PRIMACY_STORE.",
+)
 @click.option("--secret-file", metavar="FILE", help="The cluster's secret; needed if nodes are on several machines.")
 @click.option("--cluster", "cluster_", metavar="NAME", help="The cluster's name; default: primacy.")
 @click.option("--election", metavar="NAME", help="The role to be filled; default: main.")
 @click.option("--state-dir", metavar="DIR", help="Where nodes keep what they must not forget, each in a folder below.")
 @click.option("--config", metavar="FILE", help="Instead of all this: a file; --id says which node of it this is.")
+@bind_option
 @click.pass_obj
 def start(
     call: Call,
@@ -83,6 +91,7 @@ def start(
     election: str | None,
     state_dir: str | None,
     config: str | None,
+    bind: str,
 ) -> int:
     """Start a node, and stay until Ctrl-C.
 
@@ -112,6 +121,7 @@ def start(
         state_dir,
     )
     settings = settings_of(said, call.file(config) if said.is_silent else config or call.config)
+    settings = dataclasses.replace(settings, bind=bind)
     check_relations(settings)
 
     from primacy.agent.assemble import refuse_node
@@ -169,8 +179,10 @@ def _end(name: str, one: Local) -> bool:
         return True  # it ended meanwhile
     try:
         signal.pidfd_send_signal(handle, signal.SIGTERM)
-        if not select.select([handle], [], [], STOP_S)[0]:
-            raise Refused(f"node {name}, process {one.found.pid}, was told to end and has not within {STOP_S:.0f} s")
+        if not select.select([handle], [], [], SILENT_S)[0]:
+            click.echo(f"waits: {_ending(name, one.found.pid)}; at most {STOP_S:.0f} s", err=True)
+            if not select.select([handle], [], [], STOP_S - SILENT_S)[0]:
+                raise Refused(f"{_ending(name, one.found.pid)}: it has not ended within {STOP_S:.0f} s")
     except ProcessLookupError:
         pass
     except PermissionError:
@@ -178,6 +190,18 @@ def _end(name: str, one: Local) -> bool:
     finally:
         os.close(handle)
     return True
+
+
+def _ending(name: str, pid: int) -> str:
+    """What the end of a node waits for, as far as it can be seen from outside."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        state = "gone"
+    if state in ("T", "t"):
+        return f"node {name} is frozen (SIGSTOP) and ends when it goes on: kill -CONT {pid}"
+    return f"node {name}, process {pid}, was told to end, and ends its command first (run.stop_ms)"
 
 
 # --- Hecaton's other words -------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import secrets
 from typing import Any, NamedTuple
 
 from primacy.agent.state import state_root
+from primacy.cli.call import CONFIG_VARIABLE
 from primacy.cli.local import NODES, folder_name
 from primacy.cli.new import SECRET_BYTES
 from primacy.errors import CannotHere, SettingsError, UsageError
@@ -22,6 +23,7 @@ from primacy.node.folder import Folder
 from primacy.settings import load, of_mapping
 from primacy.settings.accepted import ID_CHARS_MAX, ID_PATTERN, STRATEGIES, wrong_address, wrong_store, wrong_strategy
 from primacy.settings.checks import Checks, profile_problem
+from primacy.settings.loading import STORE_VARIABLE
 from primacy.settings.schema import Settings
 
 PORT = 5001
@@ -63,8 +65,22 @@ class NodeOptions(NamedTuple):
 
 def settings_of(said: NodeOptions, file: str | None) -> Settings:
     """Raises `UsageError` with the reason for what makes no sense together."""
+    said = _with_variable(said) if file is None else said  # a file is read with the variable over it
     _refuse(said, file)
     return _over_file(said, file) if file is not None else _without_file(said)
+
+
+def _with_variable(said: NodeOptions) -> NodeOptions:
+    """PRIMACY_STORE stands for `--store` where a lease is meant, or nothing is said: no node that is listed, joins or
+    begins a cluster is put on a lease by a variable."""
+    url = os.environ.get(STORE_VARIABLE, "")
+    other = (said.leader, said.join, said.nodes, said.rank, said.host, said.port)
+    is_lease = said.strategy.lower() == "lease" if said.strategy else not any(other)
+    if said.store or not url or not is_lease:
+        return said
+    if wrong := wrong_store(url):
+        raise UsageError(f"{STORE_VARIABLE}: {wrong}")
+    return said._replace(store=url)
 
 
 def check_relations(settings: Settings) -> None:
@@ -78,6 +94,11 @@ def check_relations(settings: Settings) -> None:
 # --- what makes no sense together -------------------------------------------------------------------------------------
 
 
+def _named(file: str) -> str:
+    """How the file was named: nobody looks for a variable by an option's name."""
+    return f"{CONFIG_VARIABLE}={file}" if os.environ.get(CONFIG_VARIABLE) == file else f"--config {file}"
+
+
 def _refuse(said: NodeOptions, file: str | None) -> None:
     ways = [f"--{way}" for way in ("leader", "join", "nodes") if getattr(said, way)]
     if len(ways) > 1:
@@ -85,12 +106,12 @@ def _refuse(said: NodeOptions, file: str | None) -> None:
             f"{ways[0]} and {ways[1]} exclude each other: a node begins a cluster, joins one, or is listed"
         )
     if file is not None and ways:
-        raise UsageError(f"{ways[0]} and --config {file} exclude each other: the file says who belongs to the cluster")
+        raise UsageError(f"{ways[0]} and {_named(file)} exclude each other: the file says who belongs to the cluster")
     if file is not None:
         for word, value in (("host", said.host), ("port", said.port), ("cluster", said.cluster)):
             if value is not None:
                 raise UsageError(
-                    f"--{word} {value} and --config {file} exclude each other: the file says where its nodes are; --id "
+                    f"--{word} {value} and {_named(file)} exclude each other: the file says where its nodes are; --id "
                     "says which of them this is"
                 )
     strategy = _strategy(said)
@@ -109,7 +130,9 @@ def _refuse(said: NodeOptions, file: str | None) -> None:
     if file is not None:
         return
     if strategy == "lease" and not said.store:
-        raise UsageError("--algorithm lease needs a store: say --store URL, such as sqlite:///leases.db")
+        raise UsageError(
+            f"--algorithm lease needs a store: say --store URL, such as sqlite:///leases.db, or set {STORE_VARIABLE}"
+        )
     if not said.nodes and strategy not in ("lease", "bully", "ring"):
         raise UsageError(f"{strategy} needs its list: --nodes localhost:5001,localhost:5002,localhost:5003")
     if not ways and strategy != "lease":

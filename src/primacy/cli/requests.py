@@ -10,49 +10,83 @@ import getpass
 import os
 import re
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from primacy.cli.call import Call, json_option, print_json, type_yes, yes_option
 from primacy.cli.local import Local, local, local_options, this_node
-from primacy.errors import Refused
+from primacy.cli.outcome import leader_of, look, sentence, wait_for_end, wait_for_leader, wait_options
+from primacy.errors import Refused, UsageError
 
 
 @click.command("step-down")
 @local_options
+@wait_options
 @json_option
 @click.pass_obj
-def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
+def step_down(call: Call, /, *, no_wait: bool, within_ms: int, as_json: bool, **where: str | None) -> None:
     """Stop the command, in order, and let the nodes elect again: the same node may win again.
 
-    May be said on any node: the leader is told.
+    May be said on any node: the leader is told. Waits until a node leads, and its command runs.
     """
-    state = local(call, **where).order("step-down")
-    _say(as_json, state, f"node {_whose(state)} steps down: its work is stopped, then the role is free")
+    here = local(call, **where)
+    before = here.get("/v1/state")
+    state = here.order("step-down")
+    begun = f"node {_whose(state)} steps down: its work is stopped, then the role is free"
+    if no_wait:
+        _say(as_json, state, begun)
+    else:
+        _say_outcome(as_json, here, begun, lambda: wait_for_leader(here, before, within_ms))
 
 
 @click.command()
 @local_options
 @click.argument("node")
+@wait_options
 @json_option
 @click.pass_obj
-def transfer(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> None:
-    """Stop the command where it runs, in order, and hand the role to NODE. May be said on any node."""
-    state = local(call, **where).order("transfer", to=node)
-    _say(as_json, state, f"node {_whose(state)} steps down in favour of {node}")
+def transfer(call: Call, /, *, node: str, no_wait: bool, within_ms: int, as_json: bool, **where: str | None) -> None:
+    """Stop the command where it runs, in order, and hand the role to NODE. May be said on any node.
+
+    Waits until NODE leads, and its command runs; exit code 1, with the reason, if another one leads.
+    """
+    here = local(call, **where)
+    before = here.get("/v1/state")
+    if before["leader"] == node:
+        _say(
+            as_json, {**before, "waits_for": None}, f"node {node} leads already (term {before['term']}): nothing to do"
+        )
+        return
+    state = here.order("transfer", to=node)
+    begun = f"node {_whose(state)} steps down in favour of {node}"
+    if no_wait:
+        _say(as_json, state, begun)
+    else:
+        _say_outcome(as_json, here, begun, lambda: wait_for_leader(here, before, within_ms, node))
 
 
 @click.command()
 @local_options
 @click.argument("node", required=False)
+@wait_options
 @json_option
 @click.pass_obj
-def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
-    """Keep NODE, or this node, from leading, over restarts too, until `primacy resume`. If it leads, it steps down."""
-    state = (this_node if node is None else local)(call, **where).order("pause", **_named(node))
+def pause(
+    call: Call, /, *, node: str | None, no_wait: bool, within_ms: int, as_json: bool, **where: str | None
+) -> None:
+    """Keep NODE, or this node, from leading, over restarts too, until `primacy resume`. If it leads, it steps down.
+
+    Waits until its command has ended.
+    """
+    here = (this_node if node is None else local)(call, **where)
+    state = here.order("pause", **_named(node))
     whose = _whose(state)
     end = f"primacy resume {whose}" if "passed_to" in state else "primacy resume"
+    passed = {name: state[name] for name in ("passed_to", "passed_waits_for") if name in state}
+    if not no_wait:
+        state = {**wait_for_end(here, whose, within_ms), **passed}
     _say(as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
 
 
@@ -127,21 +161,31 @@ def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, *
 
 @click.command()
 @local_options
-@click.option("--without", multiple=True, required=True, metavar="NODE", help="A node that is gone for good.")
+@click.option("--without", multiple=True, metavar="NODE", help="A node that is gone for good.")
+@click.option("--others-stopped", is_flag=True, help="Nobody uses the lease any more that this node used before.")
 @yes_option
 @json_option
 @click.pass_obj
-def rejoin(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
+def rejoin(
+    call: Call, /, *, without: tuple[str, ...], others_stopped: bool, yes: bool, as_json: bool, **where: str | None
+) -> None:
     """Let this node speak again although NODE does not answer: you vouch that NODE is gone for good."""
+    if not without and not others_stopped:
+        raise UsageError("Missing option '--without' (NODE is gone for good) or, after a lease, '--others-stopped'.")
     node = this_node(call, **where)
-    gone = ", ".join(without)
+    vouched = [f"{', '.join(without)} is gone for good: its machine is off or wiped, and its command does not run"]
+    vouched = vouched if without else []
+    if others_stopped:
+        vouched.append("nobody uses the lease any more that this node used before: no agent, no program")
     risk = (
-        f"You vouch that {gone} is gone for good: its machine is off or wiped, and its command does not run. If it "
-        "lives, behind a broken network perhaps, the command may run twice."
+        f"You vouch that {'; and that '.join(vouched)}. If one of them lives, behind a broken network perhaps, the "
+        "command may run twice."
     )
     type_yes(risk, yes, f"Election {node.election}: type yes to go on")
-    state = node.order("rejoin", without=list(without))
-    _say(as_json, state, f"node {state['node']} goes on without {gone}; see: primacy status")
+    more = {"others_stopped": True} if others_stopped else {}  # a node of an older version does not know it
+    state = node.order("rejoin", without=list(without), **more)
+    left_out = ", ".join((*without, *(["the others of the lease"] if others_stopped else [])))
+    _say(as_json, state, f"node {state['node']} goes on without {left_out}; see: primacy status")
 
 
 def _waiting(here: Local) -> list[tuple[str, int]]:
@@ -169,6 +213,16 @@ def _named(node: str | None) -> dict[str, str]:
 def _whose(state: dict[str, Any]) -> str:
     """The node that did it: another one, if the order was passed on."""
     return str(state.get("passed_to") or state["node"])
+
+
+def _say_outcome(as_json: bool, here: Local, begun: str, wait: Callable[[], dict[str, Any]]) -> None:
+    """What was begun, at once; then what came of it."""
+    if as_json:
+        print_json(wait())
+        return
+    click.echo(begun)
+    state = wait()
+    click.echo(sentence(state, leader_of(*look(here))[1]))
 
 
 def _say(as_json: bool, state: dict[str, Any], sentence: str) -> None:

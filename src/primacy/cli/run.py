@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from primacy.cli.call import Call, checked_name, config_option
+from primacy.cli.call import Call, SpanMs, bind_option, checked_name, config_option
 from primacy.errors import CannotHere
-from primacy.settings.accepted import SPAN_MS_MAX, STRATEGIES
-from primacy.settings.loading import host_name
+from primacy.settings.accepted import STRATEGIES
+from primacy.settings.names import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import PROFILES
 
@@ -20,7 +20,10 @@ from primacy.settings.timing import PROFILES
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD [ARG]...")
 @config_option
-@click.option("--node", metavar="ID", help="Which node of the file's list this is; default: the host's name.")
+@click.option(
+    "--node", metavar="ID", help="Which node this is, of the file's list or a new one; default: the host's name."
+)
+@bind_option
 @click.option("--election", metavar="NAME", help="The role to be filled; default: main.")
 @click.option("--state-dir", metavar="DIR", help="Where the node keeps what it must not forget.")
 @click.option("--profile", metavar="P", help=f"Times: {', '.join(PROFILES)}; see `primacy contract`.")
@@ -35,9 +38,9 @@ from primacy.settings.timing import PROFILES
 )
 @click.option(
     "--stop-ms",
-    type=click.IntRange(0, SPAN_MS_MAX),
-    metavar="MS",
-    help="How long a planned stop may take before it is killed; default: 3000.",
+    type=SpanMs(),
+    metavar="SPAN",
+    help="How long a planned stop may take before it is killed; default: 3s.",
 )
 @click.option("--user", metavar="NAME", help="Run the command as this user (root only).")
 @click.option("--cwd", metavar="DIR", help="The folder that the command starts in.")
@@ -57,6 +60,7 @@ def run(
     command: tuple[str, ...],
     config: str | None,
     node: str | None,
+    bind: str,
     election: str | None,
     state_dir: str | None,
     profile: str | None,
@@ -82,8 +86,10 @@ def run(
     from primacy.agent.assemble import refuse
     from primacy.cli.node_settings import check_relations, with_own_folder
     from primacy.settings import load
+    from primacy.settings.elections import one_of
 
-    settings = load(call.file(config), node or call.node)
+    whole = load(call.file(config), node or call.node)
+    settings = one_of(whole, election) if whole.elections and election is not None else whole
     said = _changed(
         settings,
         {"name": election, "profile": profile, "strategy": strategy, "store": store},
@@ -97,7 +103,7 @@ def run(
         },
         state_dir,
     )
-    changed = with_own_folder(said)
+    changed = with_own_folder(dataclasses.replace(said, bind=bind))
     refuse(changed, allow_split_brain=allow_split_brain)
     check_relations(changed)
 

@@ -18,11 +18,12 @@ from primacy.errors import InUse, UsageError
 from primacy.settings.accepted import STRATEGIES
 from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
 from primacy.sim.cache.trial import STORAGES
-from primacy.sim.faults.classes import CLASSES, RENAMED, WITH_REGISTER, named_of
+from primacy.sim.faults.classes import CLASSES, RENAMED, WITH_CHANGES, named_of
 from primacy.sim.trials.batch import cores, run_batch, run_or_raised
 from primacy.sim.trials.shrink import Shrunk, command, shrink
 from primacy.sim.trials.summary import Summary
 from primacy.sim.trials.trial import Outcome, Plan
+from primacy.sim.world.engines import BY_NAME
 from primacy.strategies import promise_of
 
 CACHE = "cache"
@@ -58,6 +59,7 @@ def _removed(ctx: click.Context, param: click.Parameter, value: object) -> None:
 @click.command()
 @click.option("--strategy", metavar="S", help=f"{', '.join(STRATEGIES)}, cache, or package.module:Name. Default: raft.")
 @config_option
+@click.option("--election", metavar="NAME", help="Which election, of a file with several.")
 @click.option("--nodes", metavar="N", type=click.IntRange(1, NODES_MOST), help=f"How many. Default: {NODES_DEFAULT}.")
 @click.option("--profile", metavar="P", help=f"Times: lab, fast, lan, wan and others. Default: {DEFAULT_PROFILE}.")
 @click.option(
@@ -75,15 +77,23 @@ def _removed(ctx: click.Context, param: click.Parameter, value: object) -> None:
 )
 @click.option("--storage", metavar="KIND", help=f"cache: {', '.join(STORAGES)}. Default: drawn for each seed.")
 @click.option(
+    "--engine", metavar="KIND", help=f"lease: which store, {', '.join(BY_NAME)}. Default: drawn for each seed."
+)
+@click.option(
     "--faults",
     metavar="LIST",
     help="Exactly these classes in every trial: a,b,c; or none; `help` lists them. Default: drawn for each seed.",
 )
 @click.option(
     "--members",
-    "register",
+    "members_change",
     is_flag=True,
-    help="raft: nodes keep a register of members, which operators change while the faults go on.",
+    help="raft: operators change the members in every trial, and use the last resort in some. Default: in a third.",
+)
+@click.option(
+    "--changes",
+    is_flag=True,
+    help="raft: nodes change to a lease, to another store and to other times, one after the other, and back.",
 )
 @click.option(
     "--drift",
@@ -107,6 +117,7 @@ def simulate(
     *,
     strategy: str | None,
     config: str | None,
+    election: str | None,
     nodes: int | None,
     profile: str | None,
     seeds: int | None,
@@ -114,8 +125,10 @@ def simulate(
     seed: int | None,
     minutes: float,
     storage: str | None,
+    engine: str | None,
     faults: str | None,
-    register: bool,
+    members_change: bool,
+    changes: bool,
     drift: float,
     jobs: int | None,
     trace: str | None,
@@ -131,7 +144,8 @@ def simulate(
     itself, in true time. Exit 0 without a violation, 1 with one.
     """
     if strategy == CACHE:
-        _not_for_cache(config=config, profile=profile, members=register or None)
+        others = {"members": members_change or None, "changes": changes or None, "engine": engine}
+        _not_for_cache(config=config, profile=profile, **others)
         said = click.get_current_context().get_parameter_source("minutes") is not ParameterSource.DEFAULT
         if faults is not None and faults.strip() == "help":
             print_cache_classes()
@@ -140,19 +154,28 @@ def simulate(
         chosen = _seeds(seed, seeds, first_seed, trace)
         code = simulate_cache(cache_plan, chosen, jobs or cores(), trace=trace, shrinks=shrinks, as_json=as_json)
         raise click.exceptions.Exit(code)
+    if election is not None and not (config or call.config or call.file()):
+        raise UsageError(f"--election {election[:80]} is about a file, and there is none; name it with --config")
     if storage is not None:
         raise UsageError(f"--storage {storage} is of --strategy cache; other strategies have no such choice")
     file = _file(call, config, strategy, nodes, profile)
-    plan = _of_file(file, call.node) if file else _of_options(strategy, nodes, profile)
-    if register and plan.strategy != "raft":
+    plan = _of_file(file, call.node, election) if file else _of_options(strategy, nodes, profile)
+    if members_change and plan.strategy != "raft":
         raise UsageError(f"--members is of --strategy raft; {plan.strategy} keeps no register of members")
+    if changes and (members_change or plan.strategy != "raft"):
+        raise UsageError(
+            f"--changes is of --strategy raft without --members; its nodes do not start as {plan.strategy}"
+        )
     if faults is not None and faults.strip() == "help":
-        print_classes(plan.strategy, register)
+        print_classes(plan.strategy, changes)
         return
-    plan = _with_faults(replace(plan, minutes=minutes, drift=drift, register=register), faults)
+    plan = _with_engine(plan, engine)
+    plan = replace(plan, minutes=minutes, drift=drift, members_change=members_change, changes=changes)
+    plan = _with_faults(plan, faults)
     chosen = _seeds(seed, seeds, first_seed, trace)
     summary = _tried(plan, chosen, jobs or cores()) if trace is None else _traced(plan, chosen[0], trace)
-    raise click.exceptions.Exit(_told(summary, file or "", trace or "", shrinks=shrinks, as_json=as_json))
+    said_file = f"{file} --election {election}" if file and election else file or ""
+    raise click.exceptions.Exit(_told(summary, said_file, trace or "", shrinks=shrinks, as_json=as_json))
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -187,12 +210,13 @@ def _of_options(strategy: str | None, nodes: int | None, profile: str | None) ->
     return Plan(strategy=strategy, nodes=nodes or NODES_DEFAULT, profile=profile)
 
 
-def _of_file(file: str, node: str | None) -> Plan:
+def _of_file(file: str, node: str | None, named: str | None) -> Plan:
     """Strategy, nodes and times of the file."""
     from primacy.election.model import Kind, Member
     from primacy.settings import load, membership_rows, rank_timing_of, timing_of
+    from primacy.settings.elections import one_of
 
-    settings = load(file, node)
+    settings = one_of(load(file, node), named)
     election = settings.election
     promise = promise_of(election.strategy, os.path.dirname(file))
     rows = membership_rows(settings)
@@ -203,19 +227,29 @@ def _of_file(file: str, node: str | None) -> Plan:
     return Plan(election.strategy, len(members), election.profile, timing=timing, members=members)
 
 
+def _with_engine(plan: Plan, engine: str | None) -> Plan:
+    if engine is None:
+        return plan
+    if plan.strategy != "lease":
+        raise UsageError(f"--engine {engine[:80]} is of --strategy lease; {plan.strategy} has no store")
+    if engine not in BY_NAME:
+        raise UsageError(f"--engine {engine[:80]}: there is no such store; {near_of(engine, tuple(BY_NAME))}")
+    return replace(plan, engine=engine)
+
+
 def _with_faults(plan: Plan, faults: str | None) -> Plan:
     """None: drawn for each seed. A list: exactly these, so that a seed can be run again with fewer."""
     if faults is None or faults.strip() == "all":
         return plan
-    fitting = named_of(plan.strategy, plan.register)
+    fitting = named_of(plan.strategy, plan.changes)
     wanted = () if faults.strip() == "none" else tuple(name.strip() for name in faults.split(","))
     for name in wanted:
         if name in RENAMED:
             raise UsageError(f"--faults {name}: this class is called {RENAMED[name]} now")
         if name not in fitting:
             wrong = f"does not befall {plan.strategy}" if name in CLASSES else "there is no such class"
-            if name in WITH_REGISTER and plan.strategy == "raft":
-                wrong = "only with --members"
+            if name in WITH_CHANGES:
+                wrong = "only with --changes"
             raise UsageError(f"--faults {name or repr(faults)}: {wrong}; {near_of(name, fitting)}")
     return replace(plan, faults=tuple(name for name in fitting if name in wanted), draw=False)
 
@@ -276,8 +310,8 @@ def _shrunk(summary: Summary) -> Shrunk | None:
     """The smallest trial that fails as the first failing one does."""
     first = summary.found[0]
     click.echo(f"seed {first.seed} breaks {first.rule}; looking for the smallest trial that does ...", err=True)
-    classes = run_or_raised(summary.plan, first.seed).classes
-    return shrink(summary.plan, first.seed, first.rule, classes)
+    outcome = run_or_raised(summary.plan, first.seed)
+    return shrink(summary.plan, first.seed, first.rule, outcome.classes, engine=outcome.engine)
 
 
 def _told(summary: Summary, file: str, trace: str, *, shrinks: bool, as_json: bool) -> int:
@@ -299,6 +333,7 @@ def _as_dict(shrunk: Shrunk, line: str) -> dict[str, object]:
     return {
         "seed": shrunk.seed,
         "nodes": len(shrunk.plan.members) or shrunk.plan.nodes,
+        "engine": shrunk.plan.engine,
         "faults": list(shrunk.plan.faults or ()),
         "minutes": shrunk.plan.minutes,
         "rule": shrunk.violation.rule,

@@ -14,10 +14,10 @@ COLUMNS = 3
 EXIT_VIOLATION = 1
 
 
-def print_classes(strategy: str, register: bool = False) -> None:
+def print_classes(strategy: str, changes: bool = False) -> None:
     """The fault classes of a strategy, each with its sentence."""
     click.echo(f"Fault classes of {strategy}, for --faults:\n")
-    for name in named_of(strategy, register):
+    for name in named_of(strategy, changes):
         if name in OUTSIDE:
             click.echo("\nBeyond the promise, drawn only if asked for; a violation is to be expected:\n")
         text = (CLASSES[name].__doc__ or "").strip().splitlines() or [""]
@@ -44,7 +44,8 @@ def print_shrunk(shrunk: Shrunk, line: str) -> None:
     if plan.draw:
         classes = "as drawn"
     click.echo(f"\n  The smallest trial that breaks {shrunk.violation.rule}, of {shrunk.trials} run to find it:")
-    click.echo(f"    {len(plan.members) or plan.nodes} nodes, {plan.minutes:g} minutes, faults: {classes}")
+    store = f" on {plan.engine}" if plan.engine else ""
+    click.echo(f"    {len(plan.members) or plan.nodes} nodes{store}, {plan.minutes:g} minutes, faults: {classes}")
     click.echo(f"    {shrunk.violation.at_ms / 1000:.3f} s: {shrunk.violation.sentence}")
     click.echo(f"    {line}")
     click.echo("    --trace FILE.html behind it draws it.")
@@ -90,8 +91,10 @@ def print_verdict(summary: Summary | CacheSummary) -> None:
 def _rows(summary: Summary) -> list[tuple[str, str]]:
     p50, p99, most = (summary.wait_ms(share) for share in (0.5, 0.99, 1.0))
     waits = "none" if p50 is None else f"p50 {p50:,} ms, p99 {p99:,} ms, max {most:,} ms, of {summary.failovers:,}"
+    stores = ", ".join(f"{count:,} {name}" for name, count in sorted(summary.engines.items()))
     return [
         simulated(summary),
+        *([("trials on each kind of store", stores)] if stores else []),
         ("elections", f"{summary.elections:,}"),
         ("failover (nobody at work)", waits),
         ("needless failovers", f"{summary.needless:,}"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from primacy.cli.call import Call, config_option, json_option, print_json
+from primacy.cli.call import Call, SpanMs, config_option, json_option, print_json
 from primacy.errors import UsageError
 from primacy.settings.accepted import wrong_listen
 from primacy.settings.schema import Settings
@@ -101,9 +101,7 @@ def client_options(command: F) -> F:
     for option in (
         json_option,
         config_option,
-        click.option(
-            "--within-ms", type=click.IntRange(1, 3_600_000), default=5_000, metavar="MS", help="Try so long (5000)."
-        ),
+        click.option("--within-ms", type=SpanMs(1, 3_600_000), default=5_000, metavar="SPAN", help="Try so long (5s)."),
         click.option("--ca", metavar="FILE", help="Speak TLS, and trust whom this file names."),
         click.option("--user", metavar="NAME", help=f"Log in; the password is asked for, or is in {PASSWORD}."),
         click.option("--telnet", is_flag=True, help="The server speaks the telnet variant; default: as the file says."),
@@ -211,7 +209,7 @@ def bench(
         if settings.slots.tls.cert:
             raise UsageError("slots.tls: this measures without TLS, and the server of this file speaks with it")
         end = b"\r\n" if settings.slots.protocol == "telnet" else end
-    where = _addresses(settings, (addr,) if addr else ())
+    where = addresses_of(settings, (addr,) if addr else ())
     line = b"r" + number(slot) if value is None else b"w" + number(slot) + valued(os.fsencode(value))
     result = asyncio.run(measured(Load(next(iter(where.values())), line + end, connections, depth, seconds)))
     if as_json:
@@ -248,7 +246,7 @@ def _asked(
     telnet = telnet or (not addrs and settings.slots.protocol == "telnet")
 
     async def run() -> Any:
-        nodes = _addresses(settings, addrs)
+        nodes = addresses_of(settings, addrs)
         async with Client(
             nodes, user=user or "", password=password, within_ms=within_ms, tls=tls, telnet=telnet
         ) as client:
@@ -285,7 +283,7 @@ def _password() -> str:
             ) from None
 
 
-def _addresses(settings: Settings, said: tuple[str, ...]) -> dict[str, str]:
+def addresses_of(settings: Settings, said: tuple[str, ...]) -> dict[str, str]:
     """By id where the file says it: each node of a list that serves on all its addresses; else the one address."""
     from primacy.settings.accepted import wrong_address
     from primacy.slots.where import names_no_host, reached

@@ -129,6 +129,8 @@ class NodeStatus(NamedTuple):
     """Id, kind and address of each node of a list that grows by joining."""
     register: Register | None = None
     """The members, where they are a register (rules R)."""
+    asking: Sequence[tuple[str, str]] = ()
+    """Nodes that are in no list here and ask to belong, each with the host that it asks from."""
     at_most_one: bool = True
     """What the strategy promises; otherwise each part of a divided network has a leader."""
 

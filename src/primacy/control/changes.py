@@ -1,4 +1,5 @@
-"""From events to changes of leadership: who leads since when, why, and how long each phase took. Pure.
+"""From events to changes of leadership: who leads since when, why, and how long each phase took; and of the members.
+Pure.
 
 The events may be of several nodes, whose clocks differ by whatever they differ: spans across nodes are for people, and
 one that would be negative is left out.
@@ -36,6 +37,9 @@ CAUSES = (
 NOTICED = (Code.LEADER_SILENT, Code.EARLIER_GONE, Code.LEADER_LEFT, Code.RELEASE_APPLIED)
 """How another node knows."""
 RUNNING, GONE = "running", "gone"
+TOLD = "told"
+"""An operator's word."""
+OF_MEMBERS = "to change the members"
 TOKENS_FROM = 10**9
 """Terms are small; a lease has its token in that place, and its nodes say nothing to each other."""
 
@@ -72,6 +76,36 @@ def changes(events: Sequence[dict[str, Any]]) -> list[Change]:
     return found
 
 
+class MembersChange(NamedTuple):
+    """One change of the members that came to its end."""
+
+    at_unix_ms: int
+    done: bool
+    """As was asked for; else it was taken back."""
+    text: str
+    """In the words of the leader."""
+    asked: str
+    """Who asked for what, in the words of the node that was asked; empty if that is not known."""
+    took_ms: int | None
+    """From there to the end."""
+
+
+def members_changes(events: Sequence[dict[str, Any]]) -> list[MembersChange]:
+    """Oldest first. Of a change that goes on under another leader the end counts, and the request."""
+    rows = sorted(events, key=lambda row: (row["at_unix_ms"], row["number"]))
+    found: list[MembersChange] = []
+    asked: dict[str, Any] | None = None
+    for row in rows:
+        if row["code"] == TOLD and OF_MEMBERS in str(row["text"]):
+            asked = row
+        elif row["code"] in (Code.MEMBERS_DONE, Code.MEMBERS_TAKEN_BACK) and _own(row):
+            done = row["code"] == Code.MEMBERS_DONE
+            said = str(asked["text"]) if asked is not None else ""
+            found.append(MembersChange(row["at_unix_ms"], done, str(row["text"]), said, _span(asked, row)))
+            asked = None if done else asked
+    return found
+
+
 def _led_elsewhere(rows: list[dict[str, Any]], above: int, below: int) -> list[int]:
     """Where a leader is followed of whom no more is known: nodes on a lease do not tell each other what happens."""
     return [n for n, row in enumerate(rows) if row["code"] == Code.FOLLOWS and above < row["term"] < below]
@@ -79,11 +113,14 @@ def _led_elsewhere(rows: list[dict[str, Any]], above: int, below: int) -> list[i
 
 def _change(before: list[dict[str, Any]], elected: dict[str, Any], after: list[dict[str, Any]]) -> Change:
     at_ms, leader, term = elected["at_unix_ms"], elected["node"], elected["term"]
-    cause = _last([row for row in before if _own(row)], CAUSES)
+    last = before[0] if before and before[0]["code"] in (*ELECTED, Code.FOLLOWS) else None
+    led = last["term"] if last is not None else 0  # who led before that, and says it late, is no cause
+    cause = _last([row for row in before if _own(row) and row["term"] >= led], CAUSES)
     told = [row for row in before if cause is None or row["at_unix_ms"] >= cause["at_unix_ms"]]
     noticed = _first([row for row in told if row["node"] == leader], NOTICED) or _first(told, NOTICED)
     runs = _first([row for row in after if row["node"] == leader], (RUNNING,))
-    gone = _last(before, (GONE,))
+    by = last["node"] if last is not None and last["code"] in ELECTED else None
+    gone = _last([row for row in before if by in (None, row["node"])], (GONE,))
     return Change(
         term=term,
         leader=leader,
@@ -98,7 +135,7 @@ def _change(before: list[dict[str, Any]], elected: dict[str, Any], after: list[d
 
 def _reason(cause: dict[str, Any] | None, *, begins: bool) -> str:
     if cause is not None:
-        silent = "; it said nothing before: its agent was killed, or its words were lost"
+        silent = "; the one before gave no reason: its agent was killed, or its last message was lost"
         told = cause["term"] < TOKENS_FROM and cause["code"] == Code.RELEASE_APPLIED
         return str(cause["text"]) + (silent if told else "")
     return "nobody led before" if begins else "not known here"

@@ -10,12 +10,14 @@ import contextlib
 import http.client
 import json
 import os
+import pwd
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from primacy.control import ADDRESS_FILE, KEY_HEADER, ORDER_HEADER
 from primacy.control.earlier import current
 from primacy.control.key import KEY_FILE, key_in
-from primacy.errors import NotReached, Refused, UsageError
+from primacy.errors import Later, NotReached, Refused, UsageError
 
 TIMEOUT_S = 5.0
 """The node is on this machine; one that takes longer is stopped or hangs."""
@@ -36,13 +38,16 @@ class FoundNode(NamedTuple):
     """Who listens there; 0 if only the address was given."""
     certificate: str = ""
     """The fingerprint that it must show; empty without TLS."""
+    election: str = ""
+    """Which of the several elections that are served there is meant; empty if there is one."""
 
 
 def find(folder: str, at: str | None = None) -> FoundNode | None:
     """The node of this folder, or None if none runs. `at`: listens there, whatever the folder says."""
     key = key_in(_bytes(os.path.join(folder, KEY_FILE)))
     if at is not None:
-        return FoundNode(*_address(at), key, certificate=_certificate(folder))
+        election = _said(folder, "election")
+        return FoundNode(*_address(at), key, certificate=_said(folder, "certificate"), election=election)
     try:
         said = json.loads(_bytes(os.path.join(folder, ADDRESS_FILE)))
         host, port, pid = said["host"], said["port"], said["pid"]
@@ -50,18 +55,21 @@ def find(folder: str, at: str | None = None) -> FoundNode | None:
         return None
     if not (isinstance(host, str) and isinstance(port, int) and isinstance(pid, int)) or not _is_alive(pid, folder):
         return None
-    return FoundNode(host, port, key, pid, _certificate(folder))
+    return FoundNode(host, port, key, pid, _said(folder, "certificate"), _said(folder, "election"))
 
 
-def ask(found: FoundNode, path: str, order: dict[str, Any] | None = None, within_s: float = TIMEOUT_S) -> Any:
-    """The answer, under today's names. With an order it is a POST. Raises `NotReached`, `Refused` or `UsageError`."""
-    headers = {KEY_HEADER: found.key, ORDER_HEADER: "1"} if order is not None else {}
+def ask(
+    found: FoundNode, path: str, order: dict[str, Any] | None = None, within_s: float = TIMEOUT_S, by: str = ""
+) -> Any:
+    """The answer, under today's names. With an order it is a POST, and `by` says who asks, if it is no user of a
+    command. Raises `NotReached`, `Refused` or `UsageError`."""
+    headers = {KEY_HEADER: found.key, ORDER_HEADER: by or asked_by(path)} if order is not None else {}
     body = json.dumps(order) if order is not None else None
     if order is not None and not found.key:
         raise Refused("the control key of this node cannot be read; run this as the user that runs the node")
     connection = _connection(found, within_s)
     try:
-        connection.request("GET" if order is None else "POST", path, body, headers)
+        connection.request("GET" if order is None else "POST", path_of(found, path), body, headers)
         answer = connection.getresponse()
         status, data = answer.status, answer.read(ANSWER_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
@@ -75,9 +83,23 @@ def ask(found: FoundNode, path: str, order: dict[str, Any] | None = None, within
         raise NotReached(f"what answers at {found.host}:{found.port} is no node of primacy") from None
     if status >= 400:
         sentence = said.get("error") if isinstance(said, dict) else None
-        kind = {400: UsageError, 504: NotReached}.get(status, Refused)
+        again = isinstance(said, dict) and said.get("again") is True
+        kind = {400: UsageError, 504: NotReached}.get(status, Later if again else Refused)
         raise kind(str(sentence or f"refused with {status}"))
     return current(said)
+
+
+def asked_by(path: str) -> str:
+    """Who asks, for the audit trail: the user of this command, and who that is beside `sudo`. A lab keeps none."""
+    if path.startswith("/v1/lab"):
+        return "1"
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = f"user {os.getuid()}"
+    behind = os.environ.get("SUDO_USER", "")
+    name += f" (sudo by {behind})" if behind else ""
+    return f"{name} on the command line" if name.isascii() and name.isprintable() else f"user {os.getuid()}"
 
 
 def _connection(found: FoundNode, within_s: float) -> http.client.HTTPConnection:
@@ -98,10 +120,17 @@ def _connection(found: FoundNode, within_s: float) -> http.client.HTTPConnection
     return made
 
 
-def _certificate(folder: str) -> str:
+def path_of(found: FoundNode, path: str) -> str:
+    """With the election that is meant, where several are served."""
+    if not found.election:
+        return path
+    return f"{path}{'&' if '?' in path else '?'}election={quote(found.election, safe='')}"
+
+
+def _said(folder: str, word: str) -> str:
     try:
         said = json.loads(_bytes(os.path.join(folder, ADDRESS_FILE)))
-        return str(said.get("certificate", ""))
+        return str(said.get(word, ""))
     except (ValueError, AttributeError):
         return ""
 

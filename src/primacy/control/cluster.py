@@ -1,27 +1,23 @@
 """`GET /v1/cluster`: all nodes as one of them knows them, each with the age of what it said; and alerts.
 
-A claim to run the command is a word of the past. It counts until its hold is over, or until a later start of another
-node shows that it had ended: only a node that *still* claimed it after another had started is an alert.
+A claim to run the command is a word of the past: `acting.py` decides what may be shown of it. Only a node that *still*
+claimed it after another had started is an alert.
 """
 
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 from primacy.control import API, Heard, NodeStatus
+from primacy.control.acting import ACTS, CLAIM_MS, Acting, Rules, Statement, not_known, overtaken, rules_of, shown_as
 from primacy.control.earlier import DOUBLED as EARLIER_DOUBLED
 from primacy.control.summary import CONFIG_BYTES, Summary, summary_of
 from primacy.control.when import instant
 from primacy.election.model import DOUBLED, Kind
-from primacy.settings import membership_rows
+from primacy.settings import is_ranked, membership_rows, rank_timing_of, timing_of
+from primacy.settings.timing import Timing
 
-ACTS = ("starting", "running", "stopping", "stuck")
-"""States in which something of the command may live."""
-CLAIM_MS = 2_500
-"""A claim without a hold counts for so long: two news may be lost."""
-SLACK_MS = 500
-"""By so much the news of two nodes may be late against each other, on a busy machine."""
 FRESH_MS = 5_000
 """Older news say nothing about what a node is now."""
 
@@ -29,7 +25,7 @@ FRESH_MS = 5_000
 def cluster(status: NodeStatus) -> dict[str, Any]:
     """The document."""
     settings = status.settings
-    claims = current(claims_of(status))
+    shown = acting_of(status)
     return {
         "api": API,
         "cluster": settings.cluster.name,
@@ -39,8 +35,9 @@ def cluster(status: NodeStatus) -> dict[str, Any]:
         "mode": settings.election.mode,
         "seen_from": status.node,
         "at": instant(status.wall_ms),
-        "nodes": [_row(status, name, kind) for name, kind in known_nodes(status)],
-        "acting": sorted(claim.node for claim in claims),
+        "nodes": [_row(status, name, kind, shown) for name, kind in known_nodes(status)],
+        "acting": sorted(name for name, acts in shown.items() if acts is Acting.ACTS),
+        "not_known": _not_known(status, shown) or None,
         "alerts": alerts(status),
     }
 
@@ -49,54 +46,76 @@ def known_nodes(status: NodeStatus) -> list[tuple[str, str]]:
     """Those of the list with their kinds, then whoever else was heard of: the holder of a lease."""
     rows = status.listed or membership_rows(status.settings)
     listed = [(name, kind) for name, kind, _ in rows]
-    if status.listed:  # one that was removed is not shown any more, but by itself: it says there why it takes no part
-        return listed if any(name == status.node for name, _ in listed) else [(status.node, str(Kind.VOTER)), *listed]
+    if not any(name == status.node for name, _ in listed):
+        listed.insert(0, (status.node, str(Kind.VOTER)))  # not added yet, or removed: it says why it takes no part
+    if status.listed:  # one that was removed is not shown any more, but by itself
+        return listed
     names = {name for name, _ in listed}
     return listed + [(name, str(Kind.VOTER)) for name in sorted(status.others) if name not in names]
 
 
 def addr_of(status: NodeStatus, node: str) -> str | None:
     """What others dial to reach it; None if that is not known."""
+    listed = next((addr for name, _, addr in status.listed if name == node), "")
     fixed = status.settings.cluster.manager.nodes.get(node)
-    if fixed is not None:
-        return fixed.addr
-    return next((addr for name, _, addr in status.listed if name == node), None)
+    return listed or (fixed.addr if fixed is not None else None)
 
 
 # --- who acts ---------------------------------------------------------------------------------------------------------
 
 
-class Claim(NamedTuple):
-    """A node says that something of the command lives there; moments on our clock."""
-
-    node: str
-    said_ms: int
-    began_ms: int
-    token: int
-    ends_ms: int
-    """From then on it says nothing any more."""
-
-
-def claims_of(status: NodeStatus) -> list[Claim]:
-    """All that were made and are not over by their own word."""
-    said = [(status.node, summary_of(status), status.now_ms)]
-    said += [(name, heard.summary, heard.at_ms) for name, heard in sorted(status.others.items())]
-    claims = [
-        Claim(node, at_ms, at_ms - max(0, summary.run_ms), summary.token, at_ms + max(summary.hold_left_ms, CLAIM_MS))
-        for node, summary, at_ms in said
-        if summary.workload_state in ACTS
+def statements(status: NodeStatus) -> list[Statement]:
+    """What each node said of itself last, this one included."""
+    kinds = dict(known_nodes(status))
+    said = [_statement(status.node, summary_of(status), status.now_ms, status.now_ms)]
+    for name, heard in sorted(status.others.items()):
+        heard_at_ms = status.now_ms - (heard_ms(status, name) or 0)
+        said.append(_statement(name, heard.summary, heard.at_ms, heard_at_ms))
+    silent = [
+        Statement(name, heard_ms=None if (age := heard_ms(status, name)) is None else status.now_ms - age)
+        for name in kinds
+        if name != status.node and name not in status.others
     ]
-    return [claim for claim in claims if status.now_ms <= claim.ends_ms]
+    return [each._replace(votes=kinds.get(each.node) != Kind.OBSERVER) for each in [*said, *silent]]
 
 
-def current(claims: list[Claim]) -> list[Claim]:
-    """Without those that a later start shows to be over."""
-    return [one for one in claims if not any(_overtaken(one, other) for other in claims)]
+def _statement(node: str, summary: Summary, said_ms: int, heard_at_ms: int) -> Statement:
+    return Statement(
+        node=node,
+        state=summary.workload_state,
+        said_ms=said_ms,
+        heard_ms=heard_at_ms,
+        began_ms=said_ms - max(0, summary.run_ms),
+        token=summary.token,
+        hold_ms=summary.hold_left_ms,
+        leader=summary.leader,
+    )
 
 
-def _overtaken(one: Claim, other: Claim) -> bool:
-    later = (other.began_ms, other.token) > (one.began_ms, one.token)
-    return other.node != one.node and later and one.said_ms - SLACK_MS <= other.began_ms
+def acting_of(status: NodeStatus) -> dict[str, Acting]:
+    """By node, what may be shown of its command."""
+    return shown_as(statements(status), status.now_ms, _rules(status))
+
+
+def _not_known(status: NodeStatus, shown: dict[str, Acting]) -> str:
+    return not_known(status.node, statements(status), shown, status.now_ms, _rules(status))
+
+
+def _rules(status: NodeStatus) -> Rules:
+    settings = status.settings
+    if is_ranked(settings):
+        return rules_of(settings.election.strategy, rank_timing_of(settings).heartbeat_ms, 0, 0)
+    timing = timing_of(settings)
+    if not isinstance(timing, Timing):
+        return rules_of(settings.election.strategy, timing.heartbeat_ms, 0, 0)
+    return rules_of(settings.election.strategy, timing.heartbeat_ms, timing.term_at_ms, timing.hold_ms)
+
+
+def claims(status: NodeStatus) -> list[Statement]:
+    """Who says that it acts, without those that a later start shows to be over, and without old ones."""
+    found = [each for each in statements(status) if each.state in ACTS and each.said_ms is not None]
+    found = [each for each in found if status.now_ms <= (each.said_ms or 0) + max(each.hold_ms, CLAIM_MS)]
+    return [one for one in found if not any(overtaken(one, other) for other in found)]
 
 
 # --- alerts -----------------------------------------------------------------------------------------------------------
@@ -105,7 +124,7 @@ def _overtaken(one: Claim, other: Claim) -> bool:
 def alerts(status: NodeStatus) -> list[str]:
     """Sentences, each with the next command."""
     found = []
-    for one, other in combinations(current(claims_of(status)), 2):
+    for one, other in combinations(claims(status), 2):
         older = min(one, other, key=lambda claim: (claim.token, claim.began_ms))
         found.append(_both(status, one.node, other.node, older.node))
     found += [
@@ -163,7 +182,7 @@ def _waiting(status: NodeStatus) -> list[tuple[str, str]]:
 # --- one node ---------------------------------------------------------------------------------------------------------
 
 
-def _row(status: NodeStatus, name: str, kind: str) -> dict[str, Any]:
+def _row(status: NodeStatus, name: str, kind: str, shown: dict[str, Acting]) -> dict[str, Any]:
     trouble = next((each.sentence for each in status.troubles if each.node == name), None)
     row: dict[str, Any] = {"node": name, "kind": kind, "addr": addr_of(status, name)}
     if name == status.node:
@@ -171,7 +190,7 @@ def _row(status: NodeStatus, name: str, kind: str) -> dict[str, Any]:
     else:
         heard = status.others.get(name)
         row |= {"heard_ms": heard_ms(status, name), **told(status, heard)}
-    row["trouble"] = trouble
+    row |= {"acting": str(shown.get(name, Acting.UNKNOWN)), "trouble": trouble}
     if status.settings.control.lab and name == status.node:
         row["links"] = dict(status.links)
     return row
@@ -193,7 +212,19 @@ def told(status: NodeStatus, heard: Heard | None) -> dict[str, Any]:
     return {"told_ms": age_ms, **_said(status, heard.summary, age_ms, heard.boot)}
 
 
-SAID = ("role", "term", "leader", "token", "hold_left_ms", "waits_for", "workload", "health", "version", "boot")
+SAID = (
+    "role",
+    "term",
+    "leader",
+    "token",
+    "hold_left_ms",
+    "waits_for",
+    "workload",
+    "health",
+    "version",
+    "members",
+    "boot",
+)
 
 
 def _said(status: NodeStatus, summary: Summary, age_ms: int, boot: int) -> dict[str, Any]:
@@ -214,5 +245,6 @@ def _said(status: NodeStatus, summary: Summary, age_ms: int, boot: int) -> dict[
         },
         "health": summary.health,
         "version": summary.version,
+        "members": {"term": summary.members[0], "version": summary.members[1]} if summary.members[1] else None,
         "boot": f"{boot:x}",
     }

@@ -6,10 +6,11 @@ from typing import Any
 
 from primacy import __version__
 from primacy.control import API, NodeStatus
-from primacy.control.cluster import addr_of, heard_ms, known_nodes
-from primacy.control.members import file_differs
+from primacy.control.cluster import addr_of, cluster, heard_ms, known_nodes
+from primacy.control.members import file_differs, untold
 from primacy.control.when import instant
 from primacy.election.model import Role
+from primacy.settings import membership_rows
 
 
 def document(status: NodeStatus) -> dict[str, Any]:
@@ -40,19 +41,30 @@ def document(status: NodeStatus) -> dict[str, Any]:
     }
 
 
+def cluster_document(status: NodeStatus) -> dict[str, Any]:
+    """`GET /v1/cluster`."""
+    return {**cluster(status), "members": _members(status)}
+
+
 def _members(status: NodeStatus) -> dict[str, Any] | None:
     """Their version, what a change waits for, and what the file says otherwise; `/v1/members` has the whole."""
     register = status.register
     if register is None:
         return None
-    file, change = file_differs(status), status.view.change
-    return {"version": register.id.version, "term": register.id.term, "waits_for": change or None, "file": file or None}
+    return {
+        "version": register.id.version,
+        "term": register.id.term,
+        "waits_for": status.view.change or None,
+        "removed_untold": list(untold(status)),
+        "asking": [{"node": node, "host": host} for node, host in status.asking],
+        "file": file_differs(status) or None,
+    }
 
 
 def _place(status: NodeStatus) -> dict[str, Any]:
     """What the list says of the node itself, as the rows say it of the others."""
-    listed = status.settings.cluster.manager.nodes.get(status.node)
-    return {"kind": listed.kind if listed else "voter", "addr": addr_of(status, status.node)}
+    kinds = {name: kind for name, kind, _ in status.listed or membership_rows(status.settings)}
+    return {"kind": kinds.get(status.node, "voter"), "addr": addr_of(status, status.node)}
 
 
 def acts_as_leader(status: NodeStatus) -> bool:
@@ -60,6 +72,13 @@ def acts_as_leader(status: NodeStatus) -> bool:
     running = status.workload.kind == "none" or status.workload.state == "running"
     holds = status.view.hold_left_ms > 0 or not status.at_most_one
     return status.view.role is Role.LEADER and holds and running
+
+
+def is_ready(status: NodeStatus) -> bool:
+    """It takes part and knows who leads: what must be so of one node before the next one is restarted. It does not end,
+    and has not just started without the memory that its vote needs."""
+    taking_part = status.view.role not in (Role.STARTING, Role.RECOVERING, Role.CANDIDATE)
+    return taking_part and bool(status.view.leader) and not status.ending
 
 
 def _workload(status: NodeStatus) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from primacy.control.earlier import current_code
 from primacy.control.summary import NUMBER_MAX, short
 from primacy.errors import UsageError
 
-HAPPENED, ORDER, ANSWER = 2, 3, 4
+HAPPENED, ORDER, ANSWER, AGENT = 2, 3, 4, 5
 """Kinds of rows; 1 is a summary. Numbers are never used again for something else."""
 TEXT_BYTES_MAX = 300
 CODE_CHARS_MAX = 32
 BODY_BYTES_MAX = 300
 ANSWER_BYTES_MAX = 380
-DONE, WRONG, REFUSED = 200, 400, 409
+DONE, WRONG, REFUSED, LATER = 200, 400, 409, 425
 """How an order went, as the control API says it."""
 
 

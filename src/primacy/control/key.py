@@ -52,10 +52,14 @@ def _made(files: Files) -> str:
 def write_whole(files: Files, name: str, data: bytes) -> None:
     """A small file, exchanged as a whole."""
     new = f"{name}.new"
-    handle = files.create(new)
+    write_new(files, new, data)
+    files.rename(new, name)
+
+
+def write_new(files: Files, name: str, data: bytes) -> None:
+    handle = files.create(name)
     try:
         while data:
             data = data[os.write(handle, data) :]
     finally:
         os.close(handle)
-    files.rename(new, name)

@@ -23,7 +23,7 @@ from aiohttp import web
 from primacy.connection_limits import HangUp, Idlers, silent
 from primacy.control import KEY_HEADER, ORDER_HEADER
 from primacy.control.key import is_key
-from primacy.errors import NotReached, PrimacyError, UsageError
+from primacy.errors import Later, NotReached, PrimacyError, UsageError
 
 BODY_BYTES_MAX = 16_384
 """The largest order names 64 nodes of 63 letters."""
@@ -166,7 +166,7 @@ class LoopbackServer(ABC):
         except NotReached as error:
             return refusal(504, str(error))
         except PrimacyError as error:
-            return refusal(409, str(error))
+            return refusal(409, str(error), again=isinstance(error, Later))
         except TimeoutError:
             return refusal(408, f"the body did not arrive within {READ_S:.0f} s")
         except ConnectionError:
@@ -182,7 +182,7 @@ class LoopbackServer(ABC):
             self._check_other(request)
         elif _host_of(request.headers.get("Host", "")) not in self.hosts:
             raise web.HTTPForbidden(text="Host is not a name of this machine's loopback; ask at 127.0.0.1")
-        if request.method in ("GET", "HEAD") or request.match_info.http_exception is not None:
+        if request.method in ("GET", "HEAD", "OPTIONS") or request.match_info.http_exception is not None:
             return  # no order: it reads, or there is nothing that could be ordered (404, 405)
         if ORDER_HEADER not in request.headers:
             raise web.HTTPForbidden(text=f"an order needs the header {ORDER_HEADER}: 1")
@@ -227,7 +227,8 @@ class LoopbackServer(ABC):
                     await _say(answer, b"".join(map(shown, found)))
                     continue
                 try:
-                    await asyncio.wait_for(news.wait(), STREAM_HEARTBEAT_S)
+                    async with asyncio.timeout(STREAM_HEARTBEAT_S):
+                        await news.wait()
                 except TimeoutError:
                     await _say(answer, b": quiet\n\n")
         except (ConnectionError, TimeoutError):
@@ -253,8 +254,10 @@ def wants_stream(request: web.Request) -> bool:
     return "text/event-stream" in request.headers.get("Accept", "")
 
 
-def refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response({"error": sentence}, status=status, headers=headers)
+def refusal(status: int, sentence: str, headers: dict[str, str] | None = None, *, again: bool = False) -> web.Response:
+    """`again`: the same request may be taken in a moment."""
+    said = {"error": sentence, "again": True} if again else {"error": sentence}
+    return web.json_response(said, status=status, headers=headers)
 
 
 def number_of(text: str, name: str) -> int:
@@ -265,7 +268,8 @@ def number_of(text: str, name: str) -> int:
 
 async def body_of(request: web.Request) -> dict[str, Any]:
     """The JSON object that was sent; nothing is an empty one."""
-    data = await asyncio.wait_for(request.read(), READ_S)
+    async with asyncio.timeout(READ_S):
+        data = await request.read()
     if not data:
         return {}
     body: Any = None
@@ -282,7 +286,8 @@ def sent_event(number: int, name: str, said: dict[str, Any]) -> bytes:
 
 
 async def _say(answer: web.StreamResponse, data: bytes) -> None:
-    await asyncio.wait_for(answer.write(data), READ_S)
+    async with asyncio.timeout(READ_S):
+        await answer.write(data)
 
 
 def _host_of(header: str) -> str:

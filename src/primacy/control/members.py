@@ -16,9 +16,11 @@ from primacy.control.cluster import heard_ms
 from primacy.election.inputs import CancelChange, ChangeMembers, ForceMembers
 from primacy.election.model import Kind, Member, Register
 from primacy.errors import Refused, UsageError
-from primacy.settings.accepted import NAME_PATTERN, wrong_address
+from primacy.settings.accepted import ID_CHARS_MAX, ID_PATTERN, wrong_address
+from primacy.settings.schema import Settings
 
 Members = tuple[Member, ...]
+EVERY_HOST = ("0.0.0.0", "[::]", "[::0]")
 
 PRIORITY_MAX = 1_000
 MEMBERS_MAX = 32
@@ -67,7 +69,7 @@ def _add(register: Register, asked: Asked) -> Members:
     there = register.get(node)
     if there is not None:
         raise Refused(f"{node} is a {there.kind} already; to move it: primacy members set {node} --addr HOST:PORT")
-    return (*register.members, Member(node, _kind(asked.kind), asked.priority or 0, address=_address(asked.addr)))
+    return (*register.members, Member(node, _kind(asked.kind), asked.priority or 0, address=_new_address(asked.addr)))
 
 
 def _remove(register: Register, asked: Asked) -> Members:
@@ -82,7 +84,7 @@ def _replace(register: Register, asked: Asked) -> Members:
         raise Refused(f"{node} is a member already; to take {old.id} out: primacy members remove {old.id}")
     kind = _kind(asked.kind) if asked.kind else old.kind
     priority = old.priority if asked.priority is None else asked.priority
-    return (*_without(register, old.id), Member(node, kind, priority, address=_address(asked.addr)))
+    return (*_without(register, old.id), Member(node, kind, priority, address=_new_address(asked.addr)))
 
 
 def _promote(register: Register, asked: Asked) -> Members:
@@ -106,7 +108,7 @@ def _set(register: Register, asked: Asked) -> Members:
     if not asked.addr and asked.priority is None:
         raise UsageError(f"what is to be set? primacy members set {there.id} --addr HOST:PORT, or --priority N")
     changed = there._replace(
-        address=_address(asked.addr) if asked.addr else there.address,
+        address=_new_address(asked.addr) if asked.addr else there.address,
         priority=there.priority if asked.priority is None else asked.priority,
     )
     if changed == there:
@@ -215,29 +217,60 @@ def document(status: NodeStatus) -> dict[str, Any]:
         **shown,
         "version": register.id.version,
         "term": register.id.term,
-        "members": [{**_row(member), "heard_ms": heard_ms(status, member.id)} for member in register.members],
+        "members": [
+            {**_row(member), "heard_ms": heard_ms(status, member.id), "has_version": _has(status, member.id)}
+            for member in register.members
+        ],
         "leaving": [member.id for member in register.prior if register.get(member.id) is None],
         "needs": halves,
         "goal": None
         if goal is None
         else {"members": [_row(member) for member in goal.members], "by": goal.by, "wall_ms": goal.wall_ms},
         "waits_for": view.change or None,
+        "removed_untold": list(untold(status)),
+        "asking": [{"node": node, "host": host} for node, host in status.asking],
         "file": file_differs(status) or None,
     }
 
 
+def _has(status: NodeStatus, node: str) -> int | None:
+    """The version that a node says it has; None if it has said nothing."""
+    if node == status.node:
+        return status.register.id.version if status.register is not None else None
+    heard = status.others.get(node)
+    return heard.summary.members[1] or None if heard is not None else None
+
+
+def untold(status: NodeStatus) -> tuple[str, ...]:
+    """Who was removed and does not know it, as the leader says."""
+    if status.view.leader == status.node:
+        return status.view.removed_untold
+    leader = status.others.get(status.view.leader)
+    return leader.summary.untold if leader is not None else ()
+
+
 def file_differs(status: NodeStatus) -> str:
     """What the file names and what the register has, if they differ: one sentence with the remedy."""
-    register, nodes = status.register, status.settings.cluster.manager.nodes
-    if register is None or not nodes:
+    return sentence_of(status.settings, status.register) if status.register is not None else ""
+
+
+def members_in(settings: Settings) -> Members:
+    """The nodes of a file, as members."""
+    nodes = settings.cluster.manager.nodes
+    return tuple(Member(name, Kind(one.kind), one.priority, address=one.addr) for name, one in sorted(nodes.items()))
+
+
+def sentence_of(settings: Settings, register: Register) -> str:
+    """How the nodes of a file differ from the members, and what to do; empty if they do not."""
+    listed = members_in(settings)
+    differs = difference(listed, register)
+    if not listed or not differs:
         return ""
-    members = [Member(name, Kind(node.kind), node.priority, address=node.addr) for name, node in nodes.items()]
-    if not difference(members, register):
-        return ""
-    now = ",".join(member.id for member in register.members)
+    now, named = (",".join(member.id for member in members) for members in (register.members, listed))
     return (
-        f"the file names {','.join(sorted(nodes))}; the members (version {register.id.version}) are {now}; the file "
-        "counts only for a first start: primacy members export, or, to change the members: primacy members apply"
+        f"the file names {named}; the members (version {register.id.version}) are {now} ({'; '.join(differs)}): the "
+        "file counts only for a first start, and to edit it changes nothing. To make its nodes the members: primacy "
+        "members apply; to write the members into it: primacy members export"
     )
 
 
@@ -263,8 +296,10 @@ def members_of(rows: Any) -> Members:
 
 
 def _name(text: Any) -> str:
-    if not isinstance(text, str) or not re.fullmatch(NAME_PATTERN, text):
-        raise UsageError(f"{str(text)[:40]!r} is no name of a node: letters, digits, dots, dashes, underscores")
+    if not isinstance(text, str) or not re.fullmatch(ID_PATTERN, text):
+        raise UsageError(
+            f"{str(text)[:40]!r} is no name of a node: 1 to {ID_CHARS_MAX} letters, digits, dots, dashes, underscores"
+        )
     return text
 
 
@@ -273,6 +308,17 @@ def _address(text: Any) -> str:
     if wrong:
         raise UsageError(f"--addr {str(text or '')[:80]}: {wrong}; say where the other nodes find it, HOST:PORT")
     return str(text)
+
+
+def _new_address(text: Any) -> str:
+    """One that an operator says: it must lead to one machine. In a file there may be another one already."""
+    address = _address(text)
+    if address.rpartition(":")[0] in EVERY_HOST:
+        raise UsageError(
+            f"--addr {address}: that is every address of a machine, and nobody else can dial it; say where the other "
+            f"nodes find it, HOST:PORT (to listen on all of its own, start it with --bind {address})"
+        )
+    return address
 
 
 def _kind(text: Any) -> Kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
@@ -19,11 +19,27 @@ NOW_ONLY = ("slots_open",)
 """Of the counters: what may fall again."""
 
 
-def exposition(status: NodeStatus) -> bytes:
-    """The text."""
+def exposition(statuses: Sequence[NodeStatus]) -> bytes:
+    """The text. Of a node with several elections, each value has its election as a label."""
     registry = CollectorRegistry()
-    registry.register(_Collector(status))
+    registry.register(_Collector(statuses[0]) if len(statuses) == 1 else _ManyCollector(statuses))
     return generate_latest(registry)
+
+
+class _ManyCollector(Collector):
+    """The same families once, with the values of all elections."""
+
+    def __init__(self, statuses: Sequence[NodeStatus]) -> None:
+        self.statuses = statuses
+
+    def collect(self) -> Iterator[Metric]:
+        found: dict[str, Metric] = {}
+        for status in self.statuses:
+            label = {"election": status.settings.election.name}
+            for family in _Collector(status).collect():
+                known = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                known.samples += [each._replace(labels={**each.labels, **label}) for each in family.samples]
+        yield from found.values()
 
 
 class _Collector(Collector):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from primacy.control import AgentPort, Approve, MonitorSays, NodeStatus, Order, Remove
+from primacy.control.audit import DONE, NOT_RECORDED, REFUSED, asked_of, entry_of
 from primacy.control.cluster import addr_of, known_nodes
 from primacy.control.eventlog import EventLog
 from primacy.control.members import BY_CHARS_MAX, only, request_of
@@ -18,14 +19,17 @@ from primacy.control.summary import Summary
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Kind, Role
-from primacy.errors import Refused, UsageError
+from primacy.errors import Later, PrimacyError, Refused, UsageError
 from primacy.settings import has_peers, membership_rows
 from primacy.settings.accepted import NAME_PATTERN, SPAN_MS_MAX
+from primacy.settings.checks import is_newcomer
 
 TO_LEADER = ("step-down", "transfer", "remove", "members")
 TO_NODE = ("pause", "resume", "approve")
 PASSED = (*TO_LEADER, *TO_NODE)
 """Orders that a node takes from another one, for its operator: by its role, or named in `node`."""
+NAMED = ("step-down", "transfer", "pause", "resume")
+"""Orders whose `by` says who asked for them: nodes before 0.2 did not take it."""
 NAMES_MAX = 64
 """Nodes that one order may name: no list of voters is longer."""
 DETAIL_CHARS_MAX = 200
@@ -61,11 +65,32 @@ def _on_a_lease(name: str, body: dict[str, Any], status: NodeStatus) -> str:
 
 def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str = "") -> None:
     """Does it on this node. `said_at`: the node that passed it on. Raises `UsageError` or `Refused`."""
+    try:
+        _carry_out(name, body, port, events, said_at)
+    except PrimacyError as error:
+        _record(name, body, port, events, said_at, str(error))
+        raise
+    _record(name, body, port, events, said_at)
+
+
+def _carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str) -> None:
     before = events.newest
-    port.order(order_of(name, body, port.status()), said_at)
+    port.order(order_of(name, body, port.status()), _told_by(name, body, said_at or port.status().node, said_at))
     for entry in events.after(before):
         if entry.code in (Code.INIT_REFUSED, Code.MEMBERS_REFUSED) and entry.node == port.status().node:
-            raise Refused(entry.text)
+            raise Later(entry.text) if entry.value else Refused(entry.text)
+
+
+def _record(
+    name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str, refusal: str = ""
+) -> None:
+    """What another node passed on; its own trail names who asked. What is asked here is recorded with its sender."""
+    if said_at and name not in NOT_RECORDED:
+        status = port.status()
+        where, origin = (status.node, status.settings.election.name), f"node {said_at}"
+        outcome = REFUSED if refusal else DONE
+        who = str(body.get("by") or f"somebody at node {said_at}")
+        events.audit.add(entry_of(status.wall_ms, who, origin, where, asked_of(name, body), outcome, refusal))
 
 
 def order_of(name: str, body: dict[str, Any], status: NodeStatus) -> Order:
@@ -73,11 +98,13 @@ def order_of(name: str, body: dict[str, Any], status: NodeStatus) -> Order:
     if status.ending:
         raise Refused(f"node {status.node} is stopping and takes no orders any more")
     by_name = name == "transfer" and has_peers(status.settings)
-    if status.settings.election.strategy == "lease" and name in NOT_ON_A_LEASE and not by_name:
+    recovers = name == "rejoin" and status.view.role is Role.RECOVERING  # its configuration has changed (M1)
+    on_a_lease = status.settings.election.strategy == "lease"
+    if on_a_lease and name in NOT_ON_A_LEASE and not by_name and not recovers:
         raise Refused(NOT_ON_A_LEASE[name])
     if status.settings.election.strategy in ("bully", "ring") and name in NOT_RANKED:
         raise Refused(NOT_RANKED[name])
-    if status.settings.election.strategy != "raft" and name in ("init", "rejoin", "members"):
+    if status.settings.election.strategy != "raft" and name in ("init", "rejoin", "members") and not recovers:
         raise Refused(
             f"{name} is about the ballots of raft, and election.strategy is {status.settings.election.strategy}"
         )
@@ -94,27 +121,28 @@ NOT_ON_A_LEASE = {
     "can be named (unless cluster.manager.nodes and cluster.secret_file are given); primacy step-down on the node that "
     "leads lets the others go first",
     "init": "a lease needs no first start: its row in the store is made by the first node that uses the name",
-    "rejoin": "nodes on a lease remember nothing for each other; there is nothing to rejoin",
+    "rejoin": "this node on a lease waits for nobody's memory; there is nothing to rejoin",
 }
 
 
 def _step_down(body: dict[str, Any], status: NodeStatus) -> Input:
-    only(body)
+    only(body, "by")
+    reason = _asked(body)
     _must_lead(status, "step-down")
-    return StepDown(reason="an operator asked for it")
+    return StepDown(reason=reason)
 
 
 def _transfer(body: dict[str, Any], status: NodeStatus) -> Input:
-    only(body, "to")
-    to = body.get("to")
+    only(body, "to", "by")
+    to, reason = body.get("to"), _asked(body)
     if not isinstance(to, str) or not to:
         raise UsageError('to: the name of a node, {"to": "b"}')
     kinds = dict(known_nodes(status))
     if to not in kinds:
         raise UsageError(f"to = {to[:80]}: no node of this cluster; there are {', '.join(kinds)}")
-    if to == status.node:
-        raise Refused(f"node {to} is this node; name another one")
     _must_lead(status, f"transfer {to}")
+    if to == status.node:
+        raise Refused(f"node {to} leads already: there is nothing to transfer; to elect again: primacy step-down")
     if kinds[to] != Kind.VOTER:
         raise Refused(f"node {to} is a {kinds[to]}, and cannot lead")
     heard = status.others.get(to)
@@ -122,9 +150,27 @@ def _transfer(body: dict[str, Any], status: NodeStatus) -> Input:
     fresh = heard is not None and on_lease and status.now_ms - heard.at_ms <= FRESH_MS
     if to not in status.view.alive and not fresh:
         raise Refused(f"node {to} is not heard, and cannot take over; see: primacy status")
-    if heard is not None and (unable := _unable(heard.summary)):
-        raise Refused(f"node {to} {unable}, and cannot take over; nothing was stopped")
-    return StepDown(successor=to, reason="an operator asked for it")
+    if heard is not None and (why := unable(heard.summary)):
+        raise Refused(f"node {to} {why}, and cannot take over; nothing was stopped")
+    return StepDown(successor=to, reason=reason)
+
+
+def _asked(body: dict[str, Any]) -> str:
+    return f"{_by(body) or 'an operator'} asked for it"
+
+
+def _by(body: dict[str, Any]) -> str:
+    """Who asks, by their own word."""
+    by = body.get("by", "")
+    if not isinstance(by, str) or len(by) > BY_CHARS_MAX or not by.isprintable():
+        raise UsageError(f"by: a name of at most {BY_CHARS_MAX} characters")
+    return by
+
+
+def _told_by(name: str, body: dict[str, Any], where: str, said_at: str) -> str:
+    """Where an order was said, and by whom if that is known."""
+    by = body.get("by") if name in NAMED else ""
+    return f"{where}, by {by}" if by else said_at
 
 
 def _remove(body: dict[str, Any], status: NodeStatus) -> Order:
@@ -152,10 +198,10 @@ def _members(body: dict[str, Any], status: NodeStatus) -> Input:
     return request_of(body, status.register, status.wall_ms)
 
 
-def _unable(said: Summary) -> str:
+def unable(said: Summary) -> str:
     """Why a node that is heard would not stand, in its own words; the work must not be stopped for it in vain."""
     if said.role == Role.PAUSED:
-        return "is paused (primacy resume)"
+        return "is paused (primacy resume) or stopping"
     if said.role == Role.RECOVERING:
         return f"is recovering: it waits for {said.waits_for}"
     return f"is not well: {said.health}" if said.health != "ok" else ""
@@ -173,10 +219,12 @@ def _resume(body: dict[str, Any], status: NodeStatus) -> Input:
 
 def _init(body: dict[str, Any], status: NodeStatus) -> Input:
     only(body, "without")
-    if status.settings.cluster.first_start == "join":
+    joins = status.settings.cluster.first_start == "join"
+    if joins or is_newcomer(status.settings):
+        why = "cluster.first_start is join" if joins else f"{status.node} is not in the file's list"
         raise Refused(
-            f"cluster.first_start is join: node {status.node} begins no cluster; on a node of it, say: primacy members "
-            f"add {status.node} --addr {addr_of(status, status.node) or 'HOST:PORT'}"
+            f"{why}: node {status.node} begins no cluster; on a node of it, say: primacy members add {status.node} "
+            f"--addr {addr_of(status, status.node) or 'HOST:PORT'}"
         )
     without = _without(body, status)
     listed = [name for name, _, _ in membership_rows(status.settings)]
@@ -189,23 +237,23 @@ def _init(body: dict[str, Any], status: NodeStatus) -> Input:
 
 def _rejoin(body: dict[str, Any], status: NodeStatus) -> Input:
     """The names may be of an older list, which only the ballots know."""
-    only(body, "without")
-    without = _without(body, status)
-    if not without:
+    only(body, "without", "others_stopped")
+    without, others_stopped = _without(body, status), body.get("others_stopped", False)
+    if not isinstance(others_stopped, bool):
+        raise UsageError("others_stopped: true, if all that used the lease of before are stopped")
+    if not without and not others_stopped:
         raise UsageError('without: the nodes that are gone for good, {"without": ["c"]}')
     if status.view.role is not Role.RECOVERING:
         raise Refused(f"node {status.node} is not recovering and waits for nobody's memory; there is nothing to rejoin")
-    return Rejoin(without)
+    return Rejoin(without, others_stopped)
 
 
 def _approve(body: dict[str, Any], status: NodeStatus) -> Order:
     """Names node and term, so that what was decided for one leadership never starts another (G8)."""
     only(body, "node", "term", "by")
-    node, term, by = body.get("node"), body.get("term"), body.get("by", "")
+    node, term, by = body.get("node"), body.get("term"), _by(body)
     if not isinstance(node, str) or type(term) is not int or term < 1:
         raise UsageError('node and term: what is approved, {"node": "a", "term": 7}')
-    if not isinstance(by, str) or len(by) > BY_CHARS_MAX or not by.isprintable():
-        raise UsageError(f"by: a name of at most {BY_CHARS_MAX} characters")
     if status.settings.election.mode != "manual":
         raise Refused("election.mode is automatic: nothing waits for an approval")
     if node != status.node:
@@ -252,7 +300,8 @@ ORDERS: dict[str, Callable[[dict[str, Any], NodeStatus], Order]] = {
 
 
 def _for_this_node(body: dict[str, Any], status: NodeStatus) -> None:
-    only(body, "node")
+    only(body, "node", "by")
+    _by(body)
     node = body.get("node", status.node)
     if node != status.node:
         raise UsageError(f"node = {str(node)[:80]}: this is node {status.node}")

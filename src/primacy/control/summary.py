@@ -26,6 +26,9 @@ HEALTH_BYTES_MAX = 60
 VERSION_CHARS_MAX = 16
 NAME_CHARS_MAX = 20
 DOUBLED_MAX = 2
+UNTOLD_MAX = 2
+MEMBERS_AT = 17
+"""The place in a row of what a node says of the members; nodes of an earlier version end before it."""
 CONFIG_BYTES = 8
 """As much of the configuration hash as tells two files apart."""
 NUMBER_MAX = 2**63 - 1
@@ -57,13 +60,17 @@ class Summary(NamedTuple):
     """The beginning of its configuration hash."""
     doubled: tuple[str, ...]
     """Ids with which two nodes run, as far as it hears."""
+    members: tuple[int, int] = (0, 0)
+    """Term and version of the members that it has; zeros for none."""
+    untold: tuple[str, ...] = ()
+    """Of a leader: who was removed and does not know it."""
 
     @property
     def news(self) -> tuple[Any, ...]:
         """What is worth telling at once when it changes: not what merely counts down."""
         waits = re.sub(r"[\d,]+", "", self.waits_for)
         what = (self.role, self.term, self.leader, self.token, self.workload_state, self.pid, self.health)
-        return (*what, self.containment, waits, self.doubled)
+        return (*what, self.containment, waits, self.doubled, self.members, self.untold)
 
 
 def summary_of(status: NodeStatus) -> Summary:
@@ -86,6 +93,8 @@ def summary_of(status: NodeStatus) -> Summary:
         version=__version__,
         config=status.config[: 2 * CONFIG_BYTES],
         doubled=tuple(trouble.node for trouble in status.troubles if trouble.alert),
+        members=view.members or (0, 0),
+        untold=view.removed_untold,
     )
 
 
@@ -109,6 +118,7 @@ def row_of(summary: Summary, sent_ms: int = 0) -> list[Any]:
         "" if summary.health == "ok" else short(summary.health, HEALTH_BYTES_MAX),
         list(summary.doubled[:DOUBLED_MAX]),
         sent_ms,
+        *((*summary.members, list(summary.untold[:UNTOLD_MAX])) if any(summary.members) else ()),
     ]
 
 
@@ -155,16 +165,26 @@ def summary_in(row: list[Any]) -> Summary | None:
             version=_text(version, VERSION_CHARS_MAX),
             config=_bytes(config).hex(),
             doubled=tuple(_text(name, NAME_CHARS_MAX) for name in _list(doubled)),
+            **_of_members(row[MEMBERS_AT : MEMBERS_AT + 3]),
         )
     except ValueError:
         return None
 
 
+def _of_members(said: list[Any]) -> dict[str, Any]:
+    """A node of an earlier version says nothing of them."""
+    if len(said) < 3:
+        return {}
+    term, version, untold = said
+    names = tuple(_text(name, NAME_CHARS_MAX) for name in _list(untold))
+    return {"members": (_number(term), _number(version)), "untold": names}
+
+
 def short(text: str, most_bytes: int) -> str:
-    """At most so many bytes of UTF-8, with a mark where it was cut."""
-    data = text.encode()
+    """At most so many bytes of UTF-8, with a mark where it was cut. Half of a character cannot be sent: it is a `?`."""
+    data = text.encode("utf-8", "replace")
     if len(data) <= most_bytes:
-        return text
+        return data.decode()
     return data[: most_bytes - 3].decode("utf-8", "ignore") + "…"
 
 

@@ -1,16 +1,23 @@
-"""Who may read and who may change. Pure but for chance, which makes session names; the time is an argument.
+"""Who may read (a viewer) and who may change (an operator). Pure but for chance, which makes session names; the time is
+an argument.
 
 Reading is open on loopback; elsewhere it needs a session. Changing needs a session, which begins with the control key
 or with a link that works once; in the lab, where nothing but toys can be hurt, a browser on loopback needs none.
+Who comes through a trusted proxy is whom its header names, and nobody if it names nobody, also on loopback: the
+proxy brings people from anywhere. A header is believed from the listed addresses only.
 Every change needs, besides, a header that no page of another site can send, and a Host that is ours.
 """
 
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import secrets
+from collections.abc import Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
+from primacy.control.audit import NAMELESS
 from primacy.control.key import is_key
 
 SESSION_MS = 12 * 3_600_000
@@ -22,12 +29,63 @@ TRIES_MAX = 10
 TRIES_MS = 60_000
 """Wrong keys in this time, from everybody together; then nobody may try until it has passed."""
 COOKIE = "primacy_session"
+USER_CHARS_MAX = 100
+NOBODY, VIEWER, OPERATOR = "", "viewer", "operator"
+
+
+class Who(NamedTuple):
+    """Who asks."""
+
+    name: str
+    """For the audit trail."""
+    role: str
+    """viewer, operator, or empty: nobody."""
+    named: str = ""
+    """Whom a trusted proxy names."""
+
+
+class TrustedProxy(NamedTuple):
+    """Whose header is believed, and what the people that it names may do. Without networks nobody's is."""
+
+    networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = ()
+    header: str = ""
+    operators: tuple[str, ...] = ()
+    viewers: tuple[str, ...] = ()
+    """Empty: everybody whom the proxy names."""
+
+    def is_from(self, remote: str) -> bool:
+        """An address of the list asks."""
+        try:
+            address = ipaddress.ip_address(remote.partition("%")[0])
+        except ValueError:
+            return False
+        address = getattr(address, "ipv4_mapped", None) or address
+        return any(address in network for network in self.networks)
+
+    def role(self, user: str) -> str:
+        if not user:
+            return NOBODY
+        if user in self.operators:
+            return OPERATOR
+        return VIEWER if not self.viewers or user in self.viewers else NOBODY
+
+
+NO_PROXY = TrustedProxy()
+
+
+def user_of(values: Sequence[str]) -> str:
+    """Whom a header names; empty if it is missing, comes twice, or is no name."""
+    if len(values) != 1:
+        return ""
+    user = values[0].strip()
+    return user if len(user) <= USER_CHARS_MAX and user.isprintable() else ""
 
 
 class Access:
     """Sessions, in memory only: a restart signs everybody out."""
 
-    def __init__(self, key: str, *, loopback: bool, lab: bool) -> None:
+    def __init__(self, key: str, *, loopback: bool, lab: bool, proxy: TrustedProxy = NO_PROXY) -> None:
+        self.proxy = proxy
         self.key = key
         """The control key; empty if it could not be read, and then nothing can be changed."""
         self.loopback = loopback
@@ -67,13 +125,23 @@ class Access:
     def is_in(self, name: str, now_ms: int) -> bool:
         return bool(name) and now_ms < self._sessions.get(_digest(name), 0)
 
+    def who(self, name: str, now_ms: int, user: str | None = None) -> Who:
+        """`name`: of a session. `user`: whom a trusted proxy names, empty for nobody; None: no trusted proxy asks."""
+        if self.is_in(name, now_ms):
+            holder = f"{user}, with the control key" if user else NAMELESS
+            return Who(holder, OPERATOR if self.key else VIEWER, user or "")
+        if user is not None:
+            role = self.proxy.role(user)
+            return Who(user, VIEWER if role == OPERATOR and not self.key else role, user)
+        if not self.loopback:
+            return Who("", NOBODY)
+        return Who("", OPERATOR if self.lab else VIEWER)
+
     def may_read(self, name: str, now_ms: int) -> bool:
-        return self.loopback or self.is_in(name, now_ms)
+        return self.who(name, now_ms).role != NOBODY
 
     def may_change(self, name: str, now_ms: int) -> bool:
-        if self.lab and self.loopback:
-            return True
-        return bool(self.key) and self.is_in(name, now_ms)
+        return self.who(name, now_ms).role == OPERATOR
 
 
 def _digest(name: str) -> bytes:

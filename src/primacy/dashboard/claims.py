@@ -2,18 +2,19 @@
 
 A node's row is as old as the heartbeat that carried it. After a handover the new holder's document still shows the old
 one as running, for it has heard nothing newer: two claims, but not at the same time. So each claim is kept as a span on
-the reader's clock, from the first to the newest statement of it, and only spans that overlap are an alert. A claim is
-one node's under one token: the next token is the next claim. One token on two nodes is an alert whenever it is claimed.
+the reader's clock, from the first to the newest statement of it, and only spans that overlap are an alert. When a node
+said something is known as well as its answer was quick: a span is what is certain of it, so that a slow answer is no
+proof of two. A claim is one node's under one token: the next token is the next claim. One token on two nodes is an
+alert whenever it is claimed.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from primacy.control.acting import ACTS
 from primacy.dashboard.rows import Said
 
-ACTING = ("starting", "running", "stopping", "stuck")
-"""States in which something of the work may live."""
 SLACK_MS = 30
 """Between a statement and our clock lie two hops and our own scheduling; spans that touch by less are no proof."""
 
@@ -22,7 +23,9 @@ class Span(NamedTuple):
     """One unbroken claim of one node."""
 
     first_ms: int
+    """At the latest: it was claimed from here on."""
     last_ms: int
+    """At the earliest: it was claimed up to here."""
     over: bool
     """A later statement said otherwise."""
     token: int = 0
@@ -36,16 +39,17 @@ class Claims:
         self.spans: dict[str, Span] = {}
         self._newest_ms: dict[str, int] = {}
 
-    def hear(self, said: Said, at_ms: int) -> None:
-        """What a node said at this moment of the reader's clock."""
+    def hear(self, said: Said, at_ms: int, took_ms: int = 0) -> None:
+        """What a node said at this moment of the reader's clock, or up to `took_ms` later."""
         if at_ms < self._newest_ms.get(said.node, at_ms):
             return
         self._newest_ms[said.node] = at_ms
         before = self.spans.get(said.node)
-        if said.workload in ACTING:
+        if said.workload in ACTS:
             if before is None or before.over or (before.token != said.token and 0 not in (before.token, said.token)):
-                before = Span(at_ms, at_ms, over=False)
-            self.spans[said.node] = Span(before.first_ms, at_ms, over=False, token=said.token or before.token)
+                before = Span(at_ms + took_ms, at_ms, over=False)
+            first_ms = min(before.first_ms, at_ms + took_ms)
+            self.spans[said.node] = Span(first_ms, at_ms, over=False, token=said.token or before.token)
         elif before is not None:
             self.spans[said.node] = before._replace(over=True)
 

@@ -13,7 +13,7 @@ from primacy.errors import Refused, UsageError
 
 PROCESS_ORDERS = {
     "start": "Node {node} was started.",
-    "stop": "Node {node} was told to end: it stops its work, confirms, releases.",
+    "stop": "Node {node} was told to end: it stops its command, confirms that, and releases the role.",
     "kill": "The agent of {node} was killed (SIGKILL).",
     "freeze": "The agent of {node} is frozen (SIGSTOP).",
     "thaw": "The agent of {node} goes on (SIGCONT).",

@@ -81,7 +81,7 @@ class Hub:
             f'{{"whole":{"true" if whole else "false"},"at_unix_ms":{wall_ms},"parts":{{{inner}}},'
             f'"gone":{_json(gone)},"events":{_json(rows)}}}'
         )
-        return f"id: {self.boot}-{self.number}\nevent: frame\ndata: {said}\n\n".encode()
+        return f"id: {self.boot}-{self.number}\nevent: frame\ndata: {said}\n\n".encode("utf-8", "replace")
 
 
 def _json(value: Any) -> str:

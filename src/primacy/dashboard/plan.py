@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from primacy.control.earlier import current_settings
+from primacy.dashboard.known import Plan
 from primacy.dashboard.rows import object_of
-from primacy.dashboard.view import Plan
 from primacy.errors import PrimacyError
 from primacy.settings import membership_rows, of_mapping, timing_of
 from primacy.settings.accepted import STRATEGIES

@@ -17,6 +17,8 @@ NAME_CHARS_MAX = 80
 TEXT_CHARS_MAX = 500
 ALERTS_MAX = 16
 SIGNATURES_MAX = 50
+AUDITED_MAX = 500
+"""Requests of all nodes together."""
 
 
 class Row(NamedTuple):
@@ -28,6 +30,19 @@ class Row(NamedTuple):
     code: str
     text: str
     value: int = 0
+
+
+class Audited(NamedTuple):
+    """One request of the audit trail."""
+
+    at_unix_ms: int
+    who: str
+    origin: str
+    node: str
+    election: str
+    asked: str
+    outcome: str
+    why: str = ""
 
 
 class Said(NamedTuple):
@@ -55,8 +70,20 @@ class Said(NamedTuple):
     containment: str = ""
     health: str = ""
     version: str = ""
+    members_version: int = 0
+    """Of the members that it has; 0 for none."""
     cuts: tuple[tuple[str, str], ...] = ()
     """In the lab: (other node, both | in | out)."""
+
+
+class Members(NamedTuple):
+    """Which members a node has, and what a change of them waits for; empty if none is on its way."""
+
+    term: int
+    version: int
+    waits_for: str = ""
+    untold: tuple[str, ...] = ()
+    """Who was removed and does not know it."""
 
 
 class Cluster(NamedTuple):
@@ -71,6 +98,10 @@ class Cluster(NamedTuple):
     alerts: tuple[str, ...] = ()
     at_most_one: bool = True
     """What the strategy promises; otherwise each part of a divided network has a leader."""
+    members: Members | None = None
+    """Where they are a register (raft)."""
+    at_unix_ms: int = 0
+    """What the clock of the node showed when it answered; 0: not told."""
 
 
 class LabNode(NamedTuple):
@@ -78,7 +109,7 @@ class LabNode(NamedTuple):
 
     node: str
     process: str
-    """running | stopped | frozen | ended"""
+    """running | starting | frozen; without a process: stopped | killed | ended | restarting"""
     pid: int = 0
     said: Said | None = None
     """Its own state document; None if it does not answer."""
@@ -161,6 +192,13 @@ def event_row(raw: object) -> Row | None:
     return Row(at_unix_ms, node, number_of(found.get("term")), code, text, number_of(found.get("value")))
 
 
+def audit_row(raw: object) -> Audited:
+    """A request of `/v1/audit`."""
+    found = object_of(raw)
+    words = (text_of(found.get(name)) for name in Audited._fields[1:])
+    return Audited(number_of(found.get("at_unix_ms")), *words)
+
+
 def cluster_of(raw: object) -> Cluster | None:
     """A document of `/v1/cluster`; None if it is none."""
     found = object_of(current(raw))
@@ -169,7 +207,17 @@ def cluster_of(raw: object) -> Cluster | None:
     rows = tuple(row for row in (_said(each) for each in list_of(found["nodes"], NODES_MAX)) if row is not None)
     alerts = tuple(text for text in map(text_of, list_of(found.get("alerts"), ALERTS_MAX)) if text)
     seen_from = text_of(found.get("seen_from"), NAME_CHARS_MAX)
-    return _head(found)._replace(seen_from=seen_from, rows=rows, alerts=alerts)
+    members = _members(object_of(found.get("members")))
+    at_unix_ms = instant_of(found.get("at"))
+    return _head(found)._replace(seen_from=seen_from, rows=rows, alerts=alerts, members=members, at_unix_ms=at_unix_ms)
+
+
+def _members(found: Mapping[str, Any]) -> Members | None:
+    version = number_of(found.get("version"))
+    if not version:
+        return None
+    names = tuple(text_of(name, NAME_CHARS_MAX) for name in list_of(found.get("removed_untold"), NODES_MAX))
+    return Members(number_of(found.get("term")), version, text_of(found.get("waits_for")), names)
 
 
 def _said(raw: object) -> Said | None:
@@ -200,6 +248,7 @@ def _said(raw: object) -> Said | None:
         containment=text_of(workload.get("containment"), NAME_CHARS_MAX),
         health=text_of(found.get("health")),
         version=text_of(found.get("version"), NAME_CHARS_MAX),
+        members_version=number_of(object_of(found.get("members")).get("version")),
         cuts=_cuts(found.get("links")),
     )
 

@@ -7,146 +7,82 @@ every look (how many milliseconds ago a node was heard) stands in a part unless 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
+from primacy.control.acting import ACTS, Acting
 from primacy.dashboard.advice import next_step
 from primacy.dashboard.change import last_change
-from primacy.dashboard.claims import ACTING
-from primacy.dashboard.islands import Island, explained, islands, told
+from primacy.dashboard.holder import job
+from primacy.dashboard.islands import Island, explained, islands
+from primacy.dashboard.known import Known, Model
 from primacy.dashboard.link_states import blocked, links
-from primacy.dashboard.rows import Chain, Cluster, Lab, Row, Said
+from primacy.dashboard.quorum import quorum
+from primacy.dashboard.rows import Chain
+from primacy.dashboard.standing import Seen, acting, hold_left, process_of, statements, there_of
+from primacy.dashboard.strip import gap_text, strip
 
-FRESH_MS = 1_500
-"""A row younger than this, or than the hold, is how the node stands; an older one is what it last said."""
 SIGNATURES_SHOWN = 8
-
-Model = dict[str, Any]
-
-
-class Read(NamedTuple):
-    """What one node answered, and when on our clock."""
-
-    at: str
-    document: Cluster | None
-    read_ms: int
-    failing_since_unix_ms: int = 0
-    """0 while it answers."""
-    error: str = ""
-
-
-class Plan(NamedTuple):
-    """What the file says, as far as a page needs it."""
-
-    text: str = ""
-    """The canonical form, secrets removed."""
-    source: str = ""
-    """The node that told it."""
-    heartbeat_ms: int = 0
-    hold_ms: int = 0
-    term_at_ms: int = 0
-    contract: Mapping[str, Any] | None = None
-    hashes: Mapping[str, str] = {}
-    """By node: the hash of what must agree, of those that were asked."""
-
-
-class Known(NamedTuple):
-    """All that was read so far."""
-
-    now_ms: int
-    reads: tuple[Read, ...]
-    rows: Sequence[Row] = ()
-    plan: Plan = Plan()
-    lab: Lab | None = None
-    chain: Chain | None = None
-    overlapping: tuple[str, ...] = ()
-
-
-class Seen(NamedTuple):
-    """The best statement about one node."""
-
-    said: Said
-    told_ms: int | None
-    """How old the statement is now; None: there is none."""
-    heard_ms: int | None
-    """Since anything was heard of the node, by anybody that is read."""
-    fresh: bool
-    """It is how the node stands; otherwise it is what the node last said."""
 
 
 def view(known: Known) -> Model:
     """All parts."""
     seen = statements(known)
     names = list(seen)
-    there = {name: _there(known, each) for name, each in seen.items()}
+    there = {name: there_of(known, each) for name, each in seen.items()}
+    shown = acting(known, seen)
     cut = blocked((each.said for each in seen.values()), known.lab.cuts if known.lab is not None else ())
     parts = _islands(known, seen)
-    job = _job(known, seen, parts)
+    votes = quorum(known, seen, there, cut)
+    work = job(known, seen, there, shown, votes, parts)
+    change = last_change(known.rows, known.chain)
     model: Model = {
         "head": _head(known),
         "source": _source(known),
-        "job": job,
+        "job": work,
+        "strip": strip(known, work, votes, change),
         "alerts": _alerts(known, parts),
         "islands": [{"leader": each.leader, "nodes": list(each.nodes)} for each in parts],
-        "change": last_change(known.rows),
+        "change": {**change, "gap": gap_text(known, change["gap_ms"])} if change is not None else None,
+        "members": _members(known),
         "contract": dict(known.plan.contract) if known.plan.contract is not None else None,
         "config": _config(known, seen),
         "chain": _chain(known.chain),
         "order": names,
-        "links": links(names, {name: state in ("here", "frozen") for name, state in there.items()}, cut),
+        "links": links(names, {name: state == "here" for name, state in there.items()}, cut),
     }
+    past = _past_leaders(known, seen, shown)
     for name, each in seen.items():
-        model[f"node:{name}"] = _node(known, each, there[name])
+        model[f"node:{name}"] = _node(known, each, there[name], shown[name], past=name in past)
     return model
 
 
-def statements(known: Known) -> dict[str, Seen]:
-    """Of every node the youngest statement, in the order of their names."""
-    best: dict[str, Seen] = {}
-    limit_ms = max(FRESH_MS, known.plan.hold_ms)
-    for read in known.reads:
-        since_ms = max(0, known.now_ms - read.read_ms)
-        for row in read.document.rows if read.document is not None else ():
-            said = row
-            told_ms = None if row.told_ms is None else row.told_ms + since_ms
-            heard_ms = None if row.heard_ms is None else row.heard_ms + since_ms
-            before = best.get(row.node)
-            if before is not None and _younger(before.heard_ms, heard_ms):
-                heard_ms = before.heard_ms
-            if before is not None and not _younger(told_ms, before.told_ms):
-                said, told_ms = before.said, before.told_ms
-            fresh = told_ms is not None and heard_ms is not None and min(told_ms, heard_ms) <= limit_ms
-            best[said.node] = Seen(said, told_ms, heard_ms, fresh)
-    for each in known.lab.nodes if known.lab is not None else ():
-        best.setdefault(each.node, Seen(Said(each.node, each.kind, each.addr), None, None, fresh=False))
-    return dict(sorted(best.items()))
+def _past_leaders(known: Known, seen: Mapping[str, Seen], shown: Mapping[str, Acting]) -> set[str]:
+    """Whose row still says that it leads, although its time is over: another one leads in a later term, or acts."""
+    leaders = {name: each.said.term for name, each in seen.items() if each.said.role == "leader"}
+    newest = max(leaders.values(), default=0)
+    older = {name for name, term in leaders.items() if term < newest} if known.at_most_one else set()
+    return (older | {name for name in leaders if shown[name] is Acting.OVER}) - set(known.overlapping)
 
 
-def _younger(age_ms: int | None, than_ms: int | None) -> bool:
-    return age_ms is not None and (than_ms is None or age_ms < than_ms)
-
-
-def _there(known: Known, seen: Seen) -> str:
-    """here | silent | never, or in the lab what became of its process: stopped | frozen."""
-    process = next((each for each in known.lab.nodes if each.node == seen.said.node), None) if known.lab else None
-    if process is not None and process.process != "running":
-        return "frozen" if process.process == "frozen" else "stopped"
-    if seen.fresh:
-        return "here"
-    return "never" if seen.heard_ms is None else "silent"
-
-
-def _first(known: Known) -> Cluster:
-    return next((read.document for read in known.reads if read.document is not None), Cluster())
+def _members(known: Known) -> Model | None:
+    """The newest that anybody has; what a change waits for its leader knows best, and says most."""
+    documents = [read.document for read in known.reads if read.document is not None and not read.error]
+    told = [document.members for document in documents if document.members is not None]
+    if not told:
+        return None
+    newest = max(told, key=lambda each: (each.term, each.version))
+    waits = max((each.waits_for for each in told if each.version == newest.version), key=len)
+    untold = sorted({name for each in told for name in each.untold})
+    return {"version": newest.version, "waits_for": waits, "untold": untold}
 
 
 def _islands(known: Known, seen: Mapping[str, Seen]) -> tuple[Island, ...]:
-    if _first(known).at_most_one:
+    if known.at_most_one:
         return ()
     return islands((each.said for each in seen.values() if each.fresh), known.overlapping)
 
 
 def _head(known: Known) -> Model:
-    first = _first(known)
+    first = known.first
     return {
         "cluster": first.cluster,
         "election": first.election,
@@ -154,6 +90,7 @@ def _head(known: Known) -> Model:
         "at_most_one": first.at_most_one,
         "mode": first.mode,
         "seen_from": [read.document.seen_from for read in known.reads if read.document is not None and not read.error],
+        "can_transfer": _can_transfer(known),
         "lab": known.lab is not None,
         "processes": len(known.lab.nodes) if known.lab is not None else 0,
         "profile": known.lab.profile if known.lab is not None else "",
@@ -163,10 +100,16 @@ def _head(known: Known) -> Model:
     }
 
 
+def _can_transfer(known: Known) -> bool:
+    """A lease names nobody, unless its nodes speak to each other."""
+    rows = [row for read in known.reads if read.document is not None for row in read.document.rows]
+    return known.first.strategy != "lease" or any(row.told_ms for row in rows)
+
+
 def _source(known: Known) -> Model:
     """Whether anybody answers, and if not since when."""
     answering = [read for read in known.reads if not read.error and read.document is not None]
-    if answering:
+    if answering or (known.lab is not None and not known.lab_error):
         return {"ok": True, "text": "", "since_unix_ms": 0}
     if not known.reads:
         return {"ok": False, "text": "no node is known yet", "since_unix_ms": 0}
@@ -177,12 +120,12 @@ def _source(known: Known) -> Model:
 def _alerts(known: Known, parts: Sequence[Island]) -> list[Model]:
     """What a node itself says of two leaders is left out where the parts are shown: it says the same."""
     found: list[Model] = []
-    first = _first(known)
+    first = known.first
     if known.overlapping and first.at_most_one:
         names = ", ".join(known.overlapping)
-        found.append({"code": "two-act", "text": f"Nodes {names} claimed to run the work at the same time."})
+        found.append({"code": "two-act", "text": f"Nodes {names} claimed to run the command at the same time."})
     if parts:
-        found.append({"code": "islands", "level": "warn", "text": explained(first.strategy, parts)})
+        found.append({"code": "islands", "level": "bad", "text": explained(first.strategy, parts)})
     if known.chain is not None and known.chain.double_signatures:
         many = known.chain.double_signatures
         times = "once" if many == 1 else f"{many:,} times"
@@ -195,88 +138,55 @@ def _alerts(known: Known, parts: Sequence[Island]) -> list[Model]:
     return found + [{"code": "node", "text": text} for text in shown]
 
 
-def _job(known: Known, seen: Mapping[str, Seen], parts: Sequence[Island]) -> Model:
-    """Is the work running, where, since when."""
-    fresh = [each.said for each in seen.values() if each.fresh]
-    acting = [said for said in fresh if said.workload in ACTING]
-    leading = [said for said in fresh if said.role == "leader"]
-    holder = _newest(acting) or _newest(leading)
-    state, level, text = ("islands", "warn", told(parts)) if parts else _headline(known, fresh, acting, holder)
-    job: Model = {"state": state, "level": level, "text": text, "node": None}
-    if holder is not None:
-        job.update(
-            node=holder.node,
-            since_unix_ms=holder.since_unix_ms,
-            pid=holder.pid,
-            containment=holder.containment,
-            kind=holder.workload_kind,
-            token=holder.token,
-            term=holder.term,
-            hold_left_ms=_hold_left(seen[holder.node]),
-        )
-    return job
-
-
-def _hold_left(seen: Seen) -> int:
-    """`hold_left_ms` is as of the answer, the row's own age subtracted: what passed since the answer comes off."""
-    return max(0, seen.said.hold_left_ms - ((seen.told_ms or 0) - (seen.said.told_ms or 0)))
-
-
-def _newest(rows: Sequence[Said]) -> Said | None:
-    """After a handover the old holder's last row may still say that it runs: the higher term is the newer one."""
-    return max(rows, key=lambda said: (said.term, said.since_unix_ms), default=None)
-
-
-def _headline(known: Known, fresh: Sequence[Said], acting: Sequence[Said], holder: Said | None) -> tuple[str, str, str]:
-    if known.overlapping and _first(known).at_most_one:
-        return "overlap", "bad", f"Two nodes claim to act: {', '.join(known.overlapping)}"
-    if not fresh:
-        return "unknown", "unknown", "Not known: no node answers"
-    if acting and holder is not None and holder.workload_kind == "none":
-        return "leading", "ok", f"{holder.node} leads"
-    if acting and holder is not None:
-        words = {"running": "Running on", "starting": "Starting on", "stopping": "Stopping on", "stuck": "Stuck on"}
-        level = {"running": "ok", "stuck": "bad"}.get(holder.workload, "warn")
-        return holder.workload, level, f"{words[holder.workload]} {holder.node}"
-    if holder is not None and holder.workload_kind == "none":
-        return "leading", "ok", f"{holder.node} leads"
-    if holder is not None:
-        wait = f": it waits for {holder.waits_for}" if holder.waits_for else ""
-        return "waiting", "warn", f"{holder.node} leads, and does not run the work yet{wait}"
-    candidates = [said.node for said in fresh if said.role == "candidate"]
-    if candidates:
-        return "electing", "warn", f"Electing: {', '.join(candidates)} campaigns"
-    return "nobody", "warn", "Nobody leads"
-
-
-def _node(known: Known, seen: Seen, there: str) -> Model:
+def _node(known: Known, seen: Seen, there: str, acts: Acting, *, past: bool) -> Model:
     said, heard = seen.said, there == "here"
     silent_s = seen.heard_ms // 1_000 if seen.heard_ms is not None and not seen.fresh else 0
-    process = next((each for each in known.lab.nodes if each.node == said.node), None) if known.lab else None
+    process = process_of(known, said.node)
+    leads = said.role == "leader" and not past
     return {
         "node": said.node,
         "kind": said.kind,
         "addr": said.addr,
         "there": there,
         "silent_s": silent_s,
-        "role": said.role,
+        "role": "was leader" if past else said.role,
+        "leads": leads and heard,
+        "acts": str(acts),
+        "work": work_text(seen, there, acts),
         "term": said.term,
         "leader": said.leader,
-        "token": said.token,
-        "hold_left_ms": _hold_left(seen) if said.role == "leader" and there in ("here", "frozen") else 0,
+        "token": said.token if acts in (Acting.ACTS, Acting.UNKNOWN) or leads else 0,
+        "hold_left_ms": hold_left(seen) if leads and there not in ("stopped", "restarting") else 0,
         "told": "itself" if said.told_ms == 0 else "others",
         "waits_for": said.waits_for,
         "trouble": said.trouble,
         "next": next_step(said, heard=heard) if there in ("here", "silent", "never") else "",
         "workload": said.workload,
         "workload_kind": said.workload_kind,
-        "since_unix_ms": said.since_unix_ms,
-        "pid": said.pid,
+        "since_unix_ms": said.since_unix_ms if acts is Acting.ACTS else 0,
+        "pid": said.pid if acts in (Acting.ACTS, Acting.UNKNOWN) else 0,
         "containment": said.containment,
         "health": said.health,
         "version": said.version,
+        "members_version": said.members_version,
         "agent_pid": process.pid if process is not None else 0,
     }
+
+
+def work_text(seen: Seen, there: str, acts: Acting) -> str:
+    """What is known of a node's command, in a few words: the same on every page."""
+    said = seen.said
+    if acts is Acting.UNKNOWN:
+        return f"not known, was {said.workload}"
+    if acts is Acting.OVER:
+        return f"was {said.workload}"
+    if there not in ("here", "stopped", "restarting"):
+        return "not known"
+    if said.workload_kind == "none":
+        return "no workload"
+    if acts is Acting.ACTS:
+        return said.workload
+    return said.workload if there == "here" and said.workload and said.workload not in ACTS else "stopped"
 
 
 def _config(known: Known, seen: Mapping[str, Seen]) -> Model:

@@ -47,6 +47,12 @@ class Paced(NamedTuple):
     factor: int
 
 
+class StrangerHeard(NamedTuple):
+    """A node that is in no list here speaks, sealed, for this cluster and election: it may have begun before (M3)."""
+
+    node: str
+
+
 class PersistFailed(NamedTuple):
     """The ballot of this step could not be made durable; nothing that stood after it in the list was done."""
 
@@ -94,11 +100,20 @@ class StepDown(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Do not lead until told otherwise."""
+    """Do not lead until told otherwise. `waits_for`: what ends it, for people; empty: an operator's `resume`."""
+
+    waits_for: str = ""
 
 
 class Resume(NamedTuple):
     """The end of `Pause`."""
+
+
+class CampaignOrder(NamedTuple):
+    """Who should campaign first if there is no leader, then who (W8). It only ever makes a node wait a little longer:
+    nobody is kept from campaigning by it. Empty: as the priorities say."""
+
+    nodes: tuple[str, ...]
 
 
 class Health(NamedTuple):
@@ -123,6 +138,8 @@ class Rejoin(NamedTuple):
     """An operator vouches that these voters are gone for good (M1, M2)."""
 
     without: tuple[str, ...] = ()
+    others_stopped: bool = False
+    """And that the users of the lease of before that are on no list use it no more (M1)."""
 
 
 class ChangeMembers(NamedTuple):
@@ -176,6 +193,7 @@ Input = (
     | Unanswered
     | Answered
     | Paced
+    | StrangerHeard
     | PersistFailed
     | WorkStarted
     | WorkDeferred
@@ -185,6 +203,7 @@ Input = (
     | StepDown
     | Pause
     | Resume
+    | CampaignOrder
     | Health
     | Shutdown
     | Init

@@ -54,6 +54,7 @@ class VoteReply(NamedTuple):
     age_term: int = 0
     hold_max_ms: int = 0
     token_max: int = 0
+    """The largest token that the voter has seen (T2)."""
     retry_ms: int = 0
 
 
@@ -118,13 +119,18 @@ class Report(NamedTuple):
     hold_max_ms: int
     token_max: int
     confirmed: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(hash, voters) of the lists that the reporter was unmuted under."""
+    """(hash, voters) of the lists that the reporter was unmuted under; without voters, of those that it has left for
+    another one (M1)."""
     incarnation_seen: int = 0
     """The highest incarnation that the reporter heard of the asker."""
     gave_way: bool = False
     """It has no memory because it gave up a first ballot that was never used: it never voted in this cluster."""
     register: Register | None = None
     """The members that the reporter knows of (R9); None without memory, or without a register."""
+
+    def has_left(self, config: str) -> bool:
+        """The reporter ran under this configuration, and it was replaced (M1)."""
+        return bool(config) and config != self.origin.config and (config, ()) in self.confirmed
 
 
 class FirstBallot(NamedTuple):

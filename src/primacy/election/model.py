@@ -152,6 +152,9 @@ class ListRecord(NamedTuple):
     voters: tuple[str, ...]
     confirmed: bool
     """True once this node was unmuted under it; False while it is only pending."""
+    elsewhere: bool = False
+    """Of a lease: its nodes, if it tells them, are asked as well as those of the register. Without any, nobody knows
+    who else has run under it, and only an operator can say that they are stopped."""
 
 
 CLOSED = "*"
@@ -183,6 +186,9 @@ class Ballot(NamedTuple):
     register: Register | None = None
     """The members (rules R), where nodes run with a register. Then no hash tells the members, and `lists` is about
     changed times only (M1)."""
+    left: tuple[str, ...] = ()
+    """Configurations that this node ran under and that were replaced: all reported another one, or an operator named
+    those that did not. Who comes back with one of them is told so (M1)."""
 
     @property
     def is_mark(self) -> bool:
@@ -210,6 +216,16 @@ DOUBLED = "an operator: another node runs with this id"
 """So begins what a node waits for whose id was heard twice (Q10): an alert, wherever it is read."""
 
 
+UNLISTED_STOPPED = "all that used its lease of before, of which there is no list, are stopped or run with the new file"
+UNLISTED = f"an operator: when {UNLISTED_STOPPED}: primacy rejoin --others-stopped"
+"""What a node waits for that ran on a lease without a list (M1)."""
+
+
+def replaced_sentence(names: tuple[str, ...]) -> str:
+    """What a node waits for that came back with a file which those nodes have left (M1)."""
+    return f"an operator: its file was replaced, as {', '.join(names)} said; start it with the file that they have"
+
+
 class View(NamedTuple):
     """A read-only look at a strategy, for people and for the summary that travels in heartbeats."""
 
@@ -229,6 +245,8 @@ class View(NamedTuple):
     """Which register of members this node has; None without one."""
     change: str = ""
     """What a change of members waits for, in one sentence; empty if none is on its way."""
+    removed_untold: tuple[str, ...] = ()
+    """Of a leader: who was removed in its term, and has not said yet that it knows (R10)."""
 
 
 class Seat(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import signal
 import socket
 import sys
@@ -19,7 +20,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from primacy.control.client import FoundNode, ask, find
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
-from primacy.lab.bound_process import BoundProcess, Held, children
+from primacy.lab.bound_process import BoundProcess, Held, children, send
+from primacy.lab.lease_file import LeaseFile
 from primacy.lab.network import LabNetwork, islands_of
 from primacy.lab.place import LabFolder, free_ports, names_of
 from primacy.lab.tail import Tail, merged
@@ -43,7 +45,8 @@ class Row(NamedTuple):
 
     node: str
     process: str
-    """`stopped` (never started, or ended by us), `running`, `frozen`, or `ended` by itself."""
+    """`running`, `frozen`, `starting` (it has not answered yet); without a process: `stopped` (in order, or never
+    started), `killed`, `restarting`, or `ended` by itself."""
     pid: int | None
     exit_code: int | None
     """Of the last process that ended."""
@@ -60,6 +63,9 @@ class Node:
         self.frozen: Held | None = None
         """What is frozen besides the agent, while it is."""
         self.ended_by_us = True
+        self.restarting = False
+        self.has_answered = False
+        """The present process did."""
         self.told: dict[str, str] = {}
         """The cuts that this process was told of."""
 
@@ -72,7 +78,11 @@ class Node:
     def process(self) -> str:
         if self.is_alive:
             return "frozen" if self.frozen is not None else "running"
-        return "stopped" if self.ended_by_us else "ended"
+        if self.restarting:
+            return "restarting"
+        agent = self.agent
+        killed = agent is not None and agent.exit_code == 128 + signal.SIGKILL
+        return "ended" if not self.ended_by_us else "killed" if killed else "stopped"
 
 
 class Lab:
@@ -85,14 +95,23 @@ class Lab:
         profile: str = "fast",
         command: Sequence[str] = ("sleep", "infinity"),
         more: Mapping[str, object] | None = None,
+        strategy: str = "raft",
     ) -> None:
-        """`more`: sections of the file that join ours, {"election": {"mode": "manual"}}. Nothing is started yet."""
+        """`more`: sections of the file that join ours, {"election": {"mode": "manual"}}. Nothing is started yet.
+
+        With the strategy `lease` the nodes meet in a SQLite file of the lab's folder, and speak to each other, too.
+        """
         self.names = names_of(nodes)
         self.place = LabFolder(Path(where))
         self.profile = profile
+        self.strategy = strategy
         self.command = tuple(command)
+        self.store = LeaseFile(self.place.lease_file) if strategy == "lease" else None
         ports = free_ports(nodes, socket.SOCK_DGRAM)
-        self.place.write(dict(zip(self.names, ports, strict=True)), profile, command, more or {})
+        election: dict[str, object] = {"strategy": strategy, "profile": profile}
+        if self.store is not None:
+            election["store"] = {"url": self.store.url}
+        self.place.write(dict(zip(self.names, ports, strict=True)), election, command, more or {})
         self.nodes = {name: Node(name) for name in self.names}
         self.links = LabNetwork(self.names)
         self.helpers: dict[str, BoundProcess] = {}
@@ -124,7 +143,7 @@ class Lab:
                 node.agent = BoundProcess(
                     call, self.place.path, log, {"RUNTIME_DIRECTORY": str(self.place.path / "run")}
                 )
-            node.ended_by_us = False
+            node.ended_by_us = node.has_answered = False
         if wait:
             for node in chosen:
                 self.until(lambda node=node: self._answers(node), f"an answer of node {node.name}", UP_S)  # type: ignore[misc]
@@ -158,6 +177,8 @@ class Lab:
         if node.agent is None or not node.is_alive:
             raise Refused(f"node {name} is not running, and cannot be killed")
         node.ended_by_us = True
+        with self._between_writes():
+            node.agent.send(signal.SIGSTOP)
         if whole:
             self._kill_whole(node)
             return
@@ -170,7 +191,8 @@ class Lab:
         node = self.node(name)
         if node.agent is None or node.process != "running":
             raise Refused(f"node {name} is {node.process}, and cannot be frozen")
-        node.agent.send(signal.SIGSTOP)
+        with self._between_writes():
+            node.agent.send(signal.SIGSTOP)
         node.frozen = Held()
         if guard:
             for pid in children(node.agent.pid):
@@ -186,9 +208,35 @@ class Lab:
         self.until(lambda: not node.is_alive or self._answers(node), f"an answer of node {name}", UP_S)
         self._tell_links(node)
 
+    def kill_command(self, name: str) -> None:
+        """`kill -9` of what the node says it runs, and of nothing else. Asked again once we hold it, for a number alone
+        may be reused."""
+
+        def pid() -> int:
+            return int(((self.state(name) or {}).get("workload") or {}).get("pid") or 0)
+
+        found = pid()
+        if not found:
+            raise Refused(f"node {name} runs nothing now")
+        try:
+            handle = os.pidfd_open(found)
+        except ProcessLookupError:
+            raise Refused(f"what node {name} ran has just ended") from None
+        try:
+            if pid() != found:
+                raise Refused(f"node {name} runs something else by now")
+            send(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+
     def restart(self, name: str) -> None:
-        self.stop(name)
-        self.start(name)
+        node = self.node(name)
+        node.restarting = True
+        try:
+            self.stop(name)
+            self.start(name)
+        finally:
+            node.restarting = False
 
     def close(self) -> None:
         """All of it ends, in order if it can, and nothing stays behind."""
@@ -210,6 +258,7 @@ class Lab:
         for node in self.nodes.values():
             self._forget(node)
             self._gone(node)
+        self.give_store()
         self.place.close()
 
     # --- links --------------------------------------------------------------------------------------------------------
@@ -227,6 +276,19 @@ class Lab:
     def heal(self) -> None:
         self.links.heal()
         self._tell_all()
+
+    # --- the store ----------------------------------------------------------------------------------------------------
+
+    def take_store(self) -> None:
+        """Nobody reads or writes the lease from now on, as if its server were away."""
+        if self.store is None:
+            raise Refused("this lab has no store: it is one of raft; primacy lab up --strategy lease has one")
+        if not self.store.take():
+            raise Refused("somebody has the file of the leases; say it again in a moment")
+
+    def give_store(self) -> None:
+        if self.store is not None:
+            self.store.give()
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -310,13 +372,17 @@ class Lab:
         if not node.is_alive:
             code = node.agent.exit_code if node.agent is not None else None
             raise NotReached(f"node {node.name} ended with {code} before it answered\n{self._logs(node.name)}")
-        return self.state(node.name) is not None
+        node.has_answered = self.state(node.name) is not None
+        return node.has_answered
 
     def _row(self, node: Node) -> Row:
         agent = node.agent
         code = agent.exit_code if agent is not None else None
         pid = agent.pid if agent is not None and code is None else None
-        return Row(node.name, node.process, pid, code, self.state(node.name))
+        state, process = self.state(node.name), node.process
+        node.has_answered = node.has_answered or state is not None
+        waits = process == "running" and not node.has_answered
+        return Row(node.name, "starting" if waits else process, pid, code, state)
 
     def _tell_all(self) -> None:
         for node in self.nodes.values():
@@ -330,6 +396,11 @@ class Lab:
             if node.told.get(other, "none") != way:
                 self.order(node.name, "links", node=other, cut=way)
                 node.told[other] = way
+
+    def _between_writes(self) -> contextlib.AbstractContextManager[None]:
+        """One that is stopped or killed meanwhile was not writing the lease: such a process would keep the file, or
+        leave a row that nobody believes (leases.md)."""
+        return self.store.quiet() if self.store is not None else contextlib.nullcontext()
 
     def _thaw(self, node: Node) -> None:
         assert node.agent is not None

@@ -21,12 +21,12 @@ CLUSTER = "lab"
 FILE = "primacy.yaml"
 SECRET = "secret"
 SECRET_BYTES = 32
-NODES, LOGS, RUN = "nodes", "logs", "run"
+NODES, LOGS, RUN, STORE = "nodes", "logs", "run", "store"
 LOCK = "agent.lock"
 """As in a node's folder: who holds it, holds the lab. It is also how a folder is known to be a lab's."""
 BALLOT = "ballot"
 """Where this stands a node keeps what it must not forget."""
-MADE = (FILE, SECRET, NODES, LOGS, RUN, "events.jsonl", "control.json", "control.key")
+MADE = (FILE, SECRET, NODES, LOGS, RUN, STORE, "events.jsonl", "control.json", "control.key")
 """What a lab makes, and what the next one in the same folder removes."""
 NODES_MAX = 25
 
@@ -72,7 +72,13 @@ class LabFolder:
         self.lock.close()
         self.folder.close()
 
-    def write(self, ports: Mapping[str, int], profile: str, command: Sequence[str], more: Mapping[str, object]) -> None:
+    def write(
+        self,
+        ports: Mapping[str, int],
+        election: Mapping[str, object],
+        command: Sequence[str],
+        more: Mapping[str, object],
+    ) -> None:
         """The file of the cluster, and its secret. `more`: sections that replace or join ours."""
         document: dict[str, object] = {
             "cluster": {
@@ -84,7 +90,7 @@ class LabFolder:
                     "nodes": {name: {"addr": f"127.0.0.1:{port}"} for name, port in ports.items()},
                 },
             },
-            "election": {"strategy": "raft", "profile": profile},
+            "election": dict(election),
             "run": {"command": list(command), "require_containment": "any"},  # a trial runs everywhere, and says it
             "control": {"lab": True},
         }
@@ -95,7 +101,7 @@ class LabFolder:
         handle = self.folder.create(SECRET)
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(SECRET_BYTES) + "\n")
-        for name in (LOGS, RUN):
+        for name in (LOGS, RUN, STORE):
             (self.path / name).mkdir()
 
     def state_dir(self, node: str) -> Path:
@@ -105,6 +111,11 @@ class LabFolder:
     def own_folder(self, node: str, election: str = "main") -> Path:
         """Where that node keeps its ballot, its address and its events."""
         return self.state_dir(node) / CLUSTER / election
+
+    @property
+    def lease_file(self) -> Path:
+        """Where the lease is kept, in a lab of that strategy: a SQLite file, for all its nodes are on this machine."""
+        return self.path / STORE / "leases.db"
 
     def log(self, name: str) -> Path:
         return self.path / LOGS / f"{name}.log"

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from primacy import __version__
 from primacy.control import ADDRESS_FILE
@@ -30,7 +30,7 @@ from primacy.control.key import own_key, write_whole
 from primacy.control.when import instant
 from primacy.errors import NotReached, PrimacyError
 from primacy.lab.cluster import Lab, Row, acts, leader_of
-from primacy.lab.lab_server import Act, LabServer, serve
+from primacy.lab.lab_server import Act, LabOrder, LabServer, serve
 from primacy.lab.place import free_ports
 
 API = 1
@@ -53,18 +53,34 @@ class Ended(Exception):
         self.number = number
 
 
+class Ending(NamedTuple):
+    """How a fault ends by itself."""
+
+    due_s: float
+    """On the monotonic clock."""
+    act: Act
+    text: str
+    node: str
+
+
 class Supervisor:
     """One lab, with its API. Use it as a context: it is up inside, and gone afterwards."""
 
     def __init__(
-        self, where: str | Path, nodes: int, profile: str, command: tuple[str, ...], say: Callable[[str], None]
+        self,
+        where: str | Path,
+        nodes: int,
+        profile: str,
+        command: tuple[str, ...],
+        say: Callable[[str], None],
+        strategy: str = "raft",
     ) -> None:
         """Without a command, the nodes run the signer, and a chain takes its signatures."""
         self.say = say
         (chain_port,) = free_ports(1, socket.SOCK_STREAM) if not command else (0,)
         self.chain_at = f"127.0.0.1:{chain_port}" if chain_port else ""
         signer = (sys.executable, "-I", "-S", str(SIGNER), self.chain_at, str(INTERVAL_MS))
-        self.lab = Lab(where, nodes, profile, command or signer)
+        self.lab = Lab(where, nodes, profile, command or signer, strategy=strategy)
         self.asked = 0
         """The signal that asked for the end."""
         self.end_s = float("inf")
@@ -74,12 +90,14 @@ class Supervisor:
         self.last_chain: dict[str, Any] | None = None
         """What the chain had seen at the end."""
         self.lab.on_wait = self._check_asked
-        self._orders: queue.SimpleQueue[tuple[Act, str, str, Future[None]]] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[tuple[LabOrder, Future[None]]] = queue.SimpleQueue()
+        self._endings: dict[str, Ending] = {}
+        """What ends by itself, by what it is done to."""
         self._heard: dict[int, Any] = {}
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=WAITING_MAX)
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
         folder = self.lab.place.folder
-        self.events = EventLog(folder, self.complain)
+        self.events = EventLog(folder, self.complain, keeps_day=False)
         self._key = own_key(folder)
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
@@ -149,31 +167,56 @@ class Supervisor:
         return found
 
     def _take(self) -> bool:
-        """One order, if there is any. Never waits in the queue: `SimpleQueue.get` with a limit waits for ever if a
-        signal comes just before that limit (CPython 3.11: what is left is negative then, which means no limit)."""
+        """One order, or the end of a fault, if there is any. Never waits in the queue: `SimpleQueue.get` with a limit
+        waits for ever if a signal comes just before that limit (CPython 3.11: what is left is negative then, which
+        means no limit)."""
+        if self._end_due():
+            return True
         try:
-            act, text, node, told = self._orders.get_nowait()
+            order, told = self._orders.get_nowait()
         except queue.Empty:
             return False
         try:
-            self.act(act, text, node)
+            self._perform(order)
         except Exception as error:  # noqa: BLE001  (whoever gave the order is told)
             told.set_exception(error)
         else:
             told.set_result(None)
         return True
 
+    def _perform(self, order: LabOrder) -> None:
+        """What was to end by itself is ended by this, or begins anew."""
+        self.act(order.act, order.text, order.node)
+        self._endings.pop(order.of, None)
+        if order.ending is not None:
+            due_s = time.monotonic() + order.for_ms / 1_000
+            self._endings[order.of] = Ending(due_s, order.ending, order.ending_text, order.node)
+
+    def _end_due(self) -> bool:
+        """Ends a fault whose time is over, by whomever it was asked for, and also if that one is gone."""
+        now_s = time.monotonic()
+        due = next((of for of, ending in self._endings.items() if ending.due_s <= now_s), None)
+        if due is None:
+            return False
+        ending = self._endings.pop(due)
+        try:
+            self.act(ending.act, ending.text, ending.node)
+        except PrimacyError as error:  # a person has ended it already, or the node has died meanwhile
+            self.complain(f"{ending.text}: {error}")
+        return True
+
     def act(self, act: Act, text: str, node: str = "") -> None:
-        """Does something to the lab, and writes it down before what comes of it."""
+        """Does something to the lab, and writes it down before what comes of it, with how long it took."""
         now_ms = time.time_ns() // 1_000_000
         act(self.lab)
-        self._loop.call_soon_threadsafe(self.events.add, now_ms, node, 0, "lab", text)
+        took_ms = time.time_ns() // 1_000_000 - now_ms
+        self._loop.call_soon_threadsafe(self.events.add, now_ms, node, 0, "lab", text, max(0, took_ms))
 
     # --- for the API --------------------------------------------------------------------------------------------------
 
-    def submit(self, act: Act, text: str, node: str) -> Future[None]:
+    def submit(self, order: LabOrder) -> Future[None]:
         told: Future[None] = Future()
-        self._orders.put((act, text, node, told))
+        self._orders.put((order, told))
         return told
 
     def complain(self, sentence: str) -> None:
@@ -187,7 +230,7 @@ class Supervisor:
             "folder": str(self.lab.place.path),
             "pid": os.getpid(),
             "at": instant(time.time_ns() // 1_000_000),
-            "strategy": "raft",
+            "strategy": self.lab.strategy,
             "profile": self.lab.profile,
             "command": list(self.lab.command),
             "nodes": [row._asdict() for row in rows],
@@ -238,7 +281,7 @@ class Supervisor:
     def _refuse_orders(self) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                *_, told = self._orders.get_nowait()
+                _, told = self._orders.get_nowait()
                 told.set_exception(NotReached("the lab is ending"))
 
     def _close_api(self) -> None:

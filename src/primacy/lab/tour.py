@@ -5,13 +5,10 @@ What came of it is asked from the chain, not from the nodes: how long no signatu
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from primacy.errors import Refused
-from primacy.lab.bound_process import send
 from primacy.lab.cluster import Lab, leader_of
 from primacy.lab.supervisor import Answer, Supervisor
 from primacy.settings.timing import PROFILES
@@ -286,24 +283,7 @@ def _cut(node: str, other: str, way: str = "both") -> Callable[[Lab], None]:
 
 
 def _kill_work(lab: Lab, node: str) -> None:
-    """The process that the node says it runs. Asked again once we hold it, for a number alone may be reused."""
-
-    def pid() -> int:
-        return int(((lab.state(node) or {}).get("workload") or {}).get("pid") or 0)
-
-    found = pid()
-    if not found:
-        raise Refused(f"node {node} runs nothing now")
-    try:
-        handle = os.pidfd_open(found)
-    except ProcessLookupError:
-        raise Refused(f"what node {node} ran has just ended") from None
-    try:
-        if pid() != found:
-            raise Refused(f"node {node} runs something else by now")
-        send(handle, signal.SIGKILL)
-    finally:
-        os.close(handle)
+    lab.kill_command(node)
 
 
 def _back(script: DemoScript, node: str) -> None:

@@ -45,6 +45,7 @@ from primacy.election.store import StoreRequest, node_of
 from primacy.errors import StoreUnusable, UsageError
 from primacy.library.hold import Hold
 from primacy.library.renewer import Renewer
+from primacy.library.timers import check_kill
 from primacy.library.tokens import TokenFile
 from primacy.node.ballot import MemoryDurable
 from primacy.node.driver import Driver
@@ -61,6 +62,7 @@ PASSING = ("its own work", "the store to prove", "the first look")
 """What a node waits for in the moment after a body's end, before its row is released."""
 NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@-]{0,119}")
 NODE_CHARS_MAX = 100
+SPAN_MS_MAX = 100 * 366 * 86_400_000
 
 
 class Standing(NamedTuple):
@@ -130,6 +132,10 @@ class Wishes(NamedTuple):
     """After a body's end this process lets the others go first for so long; default one hold."""
     stall_ms: int = 0
     """How long the lease is renewed for a loop that does not turn; default one and a half holds; below 0: for ever."""
+    at_most_ms: int = 0
+    """How long a body may run; default for ever."""
+    at_least_ms: int = 0
+    """How long the lease is kept from the beginning of a body, however soon that is over."""
 
 
 class Candidacy:
@@ -169,6 +175,14 @@ class Candidacy:
         self._answered = False
         """The store has answered a request of this process."""
         self._limit: asyncio.TimerHandle | None = None
+        self._free_ms = 0
+        """Until when the lease of the newest body is kept."""
+        self._stopped: Hold | None = None
+        """The newest one that the machine has given up: there is nothing to keep."""
+        self._kept: Hold | None = None
+        """A body is over, and its lease is kept: the machine is told later that the work is gone."""
+        self._leaves = False
+        """The election's block was left meanwhile."""
 
     def __repr__(self) -> str:
         """What both faces show of themselves; the store's address, which may hold a password, is no part of it."""
@@ -188,12 +202,17 @@ class Candidacy:
 
     def claimed(self, hold: Hold) -> None:
         """The body begins."""
-        self.renewer.call(self._driver.give, WorkStarted(hold.term))
+        self.renewer.call(self._claimed, hold)
 
     def over(self, hold: Hold) -> None:
-        """The body is over, or never began: the lease may be released."""
+        """The body is over, or never began: the lease may be released, or is kept until its time has come."""
         if hold.end():
+            self._free_ms = hold.began_ms + self._wishes.at_least_ms if hold.claimed and not hold.lost else 0
             self.renewer.now(self._over, hold)
+
+    def kept_ms(self) -> int:
+        """For how long the lease of a body that is over is still kept."""
+        return max(0, self._free_ms - self.renewer.clock.now_ms())
 
     def alive(self, hold: Hold, sent_ms: int) -> None:
         """The user's loop turns. Called in it."""
@@ -214,7 +233,11 @@ class Candidacy:
 
     def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:  # noqa: ARG002
         self.counts.won += 1
-        self._hold = Hold(self.name, leadership, self.renewer.timing, self.renewer.clock, self._wishes.kill)
+        wishes, renewer = self._wishes, self.renewer
+        preceding = self._machine.preceding_term
+        self._hold = Hold(
+            self.name, leadership, renewer.timing, renewer.clock, wishes.kill, wishes.at_most_ms, preceding
+        )
         self._said = ""
         self._face.began(self._hold)
 
@@ -226,15 +249,26 @@ class Candidacy:
         hold.extend(leadership)
         now_ms = self.renewer.clock.now_ms()
         stalled_ms = now_ms - hold.alive_ms
-        if hold.claimed and 0 < self._stall_ms < stalled_ms:
-            hold.lose(f"its event loop did not turn for {stalled_ms:,} ms")
-            self._driver.give(GuardLost(hold.term))
+        if hold.ended:
+            return  # its lease is kept, or about to be released
+        if hold.is_outlasted():
+            self._give_up(hold, hold.outlasted())
+        elif hold.claimed and 0 < self._stall_ms < stalled_ms:
+            self._give_up(hold, f"its event loop did not turn for {stalled_ms:,} ms")
         else:
             self._face.renewed(hold, now_ms)
 
     def stop(self, term: int, reason: str, planned: bool) -> None:
         hold = self._hold
         if hold is None or hold.term != term:
+            return
+        self._stopped = hold
+        if hold is self._kept:
+            log.warning(
+                "%s: the lease of token %d was to be kept longer, and was lost: %s", self.name, hold.token, reason
+            )
+            self._free_ms = 0
+            self._gone(hold)
             return
         hold.lose(reason)
         if not hold.claimed:  # and it cannot be claimed any more
@@ -262,7 +296,27 @@ class Candidacy:
     def _stand(self, wanted: bool) -> None:
         if wanted != self._wanted:
             self._wanted, self._said = wanted, ""
-            self._driver.give(Resume() if wanted else Pause())
+            if self._kept is None:  # else when that is over
+                self._driver.give(Resume() if wanted else Pause())
+
+    def _claimed(self, hold: Hold) -> None:
+        self._driver.give(WorkStarted(hold.term))
+        if hold.at_most_ms:
+            self._end_in_time(hold)
+
+    def _end_in_time(self, hold: Hold) -> None:
+        """`lock_at_most_ms`: from then on nothing is renewed, as on any loss. A loop has its own timer for the body."""
+        if hold.ended or hold is not self._hold:
+            return
+        if hold.is_outlasted():
+            self._give_up(hold, hold.outlasted())
+        else:
+            left_ms = hold.began_ms + hold.at_most_ms - self.renewer.clock.now_ms()
+            self.renewer.later(max(1, left_ms), self._end_in_time, hold)
+
+    def _give_up(self, hold: Hold, reason: str) -> None:
+        hold.lose(reason)
+        self._driver.give(GuardLost(hold.term))
 
     def _over(self, hold: Hold) -> None:
         late_ms = self.renewer.clock.now_ms() - hold.valid_until_ms
@@ -276,8 +330,34 @@ class Candidacy:
                 self.name, hold.token, f"{late_ms:,}",
             )  # fmt: skip
         self._wanted = False
+        if hold is self._stopped:  # perhaps a moment after its body was over
+            self._free_ms = 0
+        kept_ms = self.kept_ms()
+        if not kept_ms:
+            self._gone(hold)
+            return
+        self._kept = hold
+        log.info("%s: the lease is kept for %s ms more (lock_at_least_ms)", self.name, f"{kept_ms:,}")
+        self._let_go(hold)
+
+    def _let_go(self, hold: Hold) -> None:
+        """`lock_at_least_ms`: the lease is renewed until its time has come."""
+        if hold is not self._kept:
+            return  # it was lost
+        if kept_ms := self.kept_ms():
+            self.renewer.later(kept_ms, self._let_go, hold)
+        else:
+            self._gone(hold)
+
+    def _gone(self, hold: Hold) -> None:
+        """The machine hears that the work is over, and releases the row; who waits for the role again campaigns."""
+        self._kept = None
         self._driver.give(WorkGone(hold.term))
         self._driver.give(Pause())
+        if self._wanted:
+            self._driver.give(Resume())
+        if self._leaves:
+            self._close()
 
     def _still_there(self, hold: Hold) -> None:
         if not hold.ended:
@@ -311,6 +391,9 @@ class Candidacy:
     def _close(self) -> None:
         if self._closing or self._port is None:
             self._face.closed()
+            return
+        if self._kept is not None:
+            self._leaves = True
             return
         self._closing = True
         self._driver.give(Shutdown())
@@ -375,16 +458,29 @@ class Candidacy:
 
 
 def check_spans(**spans_ms: object) -> None:
-    """Raises `UsageError` for what is no time."""
+    """Raises `UsageError` for what is no time, and for what no clock could count to."""
     for word, value in spans_ms.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise UsageError(f"{word} is a time in whole milliseconds, not {value!r:.40}")
+        if value > SPAN_MS_MAX:
+            raise UsageError(f"{word} is at most {SPAN_MS_MAX:,} ms, which is a century: leave it out for no limit")
+
+
+def check_bounds(lock_at_least_ms: int, lock_at_most_ms: int) -> None:
+    """How long a lock is kept at least and at most; 0 for no bound."""
+    check_spans(lock_at_least_ms=lock_at_least_ms, lock_at_most_ms=lock_at_most_ms)
+    if 0 < lock_at_most_ms < lock_at_least_ms:
+        raise UsageError(
+            f"lock_at_least_ms = {lock_at_least_ms:,} is longer than lock_at_most_ms = {lock_at_most_ms:,}: "
+            "lower the first, or raise the second"
+        )
 
 
 def check_options(on_loss: object, on_change: object) -> None:
     """The same for what both faces of the library take."""
     if on_loss not in ("cancel", "kill"):
         raise UsageError(f"on_loss is 'cancel' or 'kill', not {on_loss!r:.40}")
+    check_kill(on_loss == "kill")
     if on_change is not None and not callable(on_change):
         raise UsageError(f"on_change is a function that is called with a Standing, not {on_change!r:.40}")
 

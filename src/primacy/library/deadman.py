@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ctypes
 
-from primacy.supervise.guard import guard_tree as kernel
+from primacy.library.timers import HAS_KERNEL_TIMERS
+
+if HAS_KERNEL_TIMERS:
+    from primacy.supervise.guard import guard_tree as kernel
 
 
 class Deadman:

@@ -24,11 +24,21 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from primacy.errors import LeadershipLost, StoreUnusable, UsageError
-from primacy.library.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
+from primacy.library.candidacy import (
+    Candidacy,
+    Change,
+    ElectionCounts,
+    Standing,
+    Wishes,
+    check_bounds,
+    check_options,
+    check_spans,
+)
 from primacy.library.hold import Hold
 from primacy.library.leadership import Leadership
 from primacy.library.renewer import renewer_for
-from primacy.supervise.guard import guard_tree as kernel
+from primacy.library.sigterm import SIGTERM
+from primacy.library.timers import close_timer, make_timer
 
 log = logging.getLogger("primacy")
 
@@ -48,6 +58,9 @@ class Election:
     `stall_ms`: how long the lease is renewed although the loop is blocked, by default one and a half holds.
     `rest_ms`: how long the others go first after a body has ended, by default one hold. `table`: where the rows are.
     `state_dir`: a folder of this machine that keeps the largest token, so that none below it is ever used here.
+    `on_sigterm`: whether SIGTERM ends the process in order where nobody else handles it, see `sigterm.py`.
+    `lock_at_most_ms`: the longest that one body may run; then its leadership is lost. `lock_at_least_ms`: how long the
+    lease is kept from the beginning of a body, however soon that is over; leaving this block waits for it.
     """
 
     def __init__(
@@ -64,15 +77,20 @@ class Election:
         rest_ms: int = 0,
         table: str | None = None,
         state_dir: str | os.PathLike[str] | None = None,
+        on_sigterm: bool = True,
+        lock_at_most_ms: int = 0,
+        lock_at_least_ms: int = 0,
     ) -> None:
         check_options(on_loss, on_change)
         check_spans(rest_ms=rest_ms, stall_ms=stall_ms)
+        check_bounds(lock_at_least_ms, lock_at_most_ms)
         self.name = name
         self._renewer, self._shared = renewer_for(store, profile, table, state_dir)
-        wishes = Wishes(observer, on_loss == "kill", rest_ms, stall_ms)
+        wishes = Wishes(observer, on_loss == "kill", rest_ms, stall_ms, lock_at_most_ms, lock_at_least_ms)
         self._candidacy = Candidacy(self._renewer, name, node, wishes, _Bridge(self))
         self._observer = observer
         self._on_change = on_change
+        self._on_sigterm = on_sigterm
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer = -1
         self._waiter: asyncio.Future[Hold | None] | None = None
@@ -96,9 +114,11 @@ class Election:
         if self._loop is not None:
             raise UsageError(f"election {self.name} was entered before; make a new Election for a new block")
         self._loop = asyncio.get_running_loop()
-        self._timer = kernel.make_timer()
+        self._timer = make_timer()
         self._loop.add_reader(self._timer, self._timer_rang)
         self._candidacy.open()
+        if self._on_sigterm:
+            SIGTERM.enter()
         return self
 
     async def __aexit__(
@@ -109,24 +129,41 @@ class Election:
         lost = self._end_body(error, leaving=True)
         assert self._loop is not None
         self._loop.remove_reader(self._timer)
-        os.close(self._timer)
-        await self._close()
+        close_timer(self._timer)
+        await self._close(isinstance(error, asyncio.CancelledError))
         if lost is not None:
             raise lost from None
 
-    async def _close(self) -> None:
+    async def _close(self, cancelled: bool) -> None:
         """Until the lease is released and the connection closed, or was not to be in time. Goes on if this is left."""
         assert self._loop is not None
         loop, limit_ms = self._loop, self._renewer.limit_ms
         self._done = loop.create_future()
         try:
             if self._candidacy.close():
-                await asyncio.wait([self._done], timeout=(2 * limit_ms + GRACE_MS) / 1_000)
+                await self._until_done(self._done, 2 * limit_ms + GRACE_MS, cancelled)
         finally:
+            if self._on_sigterm:
+                SIGTERM.leave()
             if not self._shared:
                 gone: asyncio.Future[None] = loop.create_future()
                 self._renewer.close_behind(lambda: post(loop, settle, gone))
                 await asyncio.wait([gone], timeout=limit_ms / 1_000)
+
+    async def _until_done(self, done: asyncio.Future[None], limit_ms: int, cancelled: bool) -> None:
+        """Where the lease is kept (`lock_at_least_ms`), one cancellation waits until then. The next one leaves at once:
+        the lease is not released, and runs out by itself."""
+        loop, kept_ms = asyncio.get_running_loop(), self._candidacy.kept_ms()
+        until_s, told = loop.time() + (kept_ms + limit_ms) / 1_000, None
+        while not done.done() and (left_s := until_s - loop.time()) > 0:
+            try:
+                await asyncio.wait([done], timeout=left_s)
+            except asyncio.CancelledError as error:
+                if cancelled or not kept_ms:
+                    raise
+                cancelled, told = True, error
+        if told is not None:
+            raise told
 
     def __aiter__(self) -> Self:
         return self

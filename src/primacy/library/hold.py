@@ -16,9 +16,9 @@ import threading
 from primacy.election.model import Leadership
 from primacy.errors import LeadershipLost
 from primacy.library.deadman import Deadman
+from primacy.library.timers import NEVER_MS, set_timer
 from primacy.node.clock import Clock
 from primacy.settings.timing import Timing
-from primacy.supervise.guard import guard_tree as kernel
 
 NOT_RENEWED = "no renewal was proved in time"
 FORKED = "this process was forked from the one that leads"
@@ -28,9 +28,20 @@ ENDED = "its block has ended"
 class Hold:
     """What the renewer and the user's side share of one leadership."""
 
-    def __init__(self, election: str, given: Leadership, timing: Timing, clock: Clock, kill: bool) -> None:
+    def __init__(
+        self,
+        election: str,
+        given: Leadership,
+        timing: Timing,
+        clock: Clock,
+        kill: bool,
+        at_most_ms: int = 0,
+        preceding: int = 0,
+    ) -> None:
         self.election = election
         self.member, self.term, self.token = given.member, given.term, given.token
+        self.preceding = preceding
+        """The largest token before it that is known: its holder worked last. 0 for none."""
         self.valid_until_ms = given.valid_until_ms
         """End of the hold: whatever the body began must be over by then."""
         self.lost = ""
@@ -39,8 +50,10 @@ class Hold:
         """The body is over."""
         self.claimed = False
         """Somebody's body runs under it."""
-        self.alive_ms = clock.now_ms()
-        """When the user's loop last showed that it turns."""
+        self.alive_ms = self.began_ms = clock.now_ms()
+        """When the user's loop last showed that it turns; when the body began."""
+        self.at_most_ms = at_most_ms
+        """How long the body may run, however often the lease is renewed; 0 for as long as it likes."""
         self._timing = timing
         self._clock = clock
         self._pid = os.getpid()
@@ -50,8 +63,9 @@ class Hold:
 
     @property
     def until_ms(self) -> int:
-        """The TERM point of the newest proved renewal: without another one it is lost then."""
-        return self.valid_until_ms - self._timing.hold_ms + self._timing.term_at_ms
+        """When it is lost without another renewal: the TERM point of the newest proved one, or after `at_most_ms`."""
+        term_ms = self.valid_until_ms - self._timing.hold_ms + self._timing.term_at_ms
+        return min(term_ms, self.began_ms + self.at_most_ms) if self.at_most_ms and self.claimed else term_ms
 
     @property
     def dead_ms(self) -> int:
@@ -63,10 +77,18 @@ class Hold:
     def extend(self, given: Leadership) -> None:
         """A renewal was proved."""
         with self._lock:
-            if self.lost or self.ended or given.valid_until_ms <= self.valid_until_ms:
+            if self.lost or self.ended or given.valid_until_ms <= self.valid_until_ms or self.is_outlasted():
                 return
             self.valid_until_ms = given.valid_until_ms
             self._arm()
+
+    def is_outlasted(self) -> bool:
+        """The body runs for longer than it may. From then on nothing is renewed for it."""
+        return self.claimed and 0 < self.at_most_ms <= self._clock.now_ms() - self.began_ms
+
+    def outlasted(self) -> str:
+        """The reason, if it is lost for that."""
+        return f"it lasted for lock_at_most_ms = {self.at_most_ms:,}"
 
     def lose(self, reason: str) -> None:
         """It is over for good; the body may not know yet."""
@@ -81,7 +103,8 @@ class Hold:
         with self._lock:
             if self.why_over():
                 return False
-            self.claimed, self._timer, self.alive_ms = True, timer, self._clock.now_ms()
+            self.claimed, self._timer = True, timer
+            self.alive_ms = self.began_ms = self._clock.now_ms()
             self._arm()
         return True
 
@@ -98,7 +121,7 @@ class Hold:
                 return False
             self.ended = True
             if self._timer >= 0:
-                kernel.set_timer(self._timer, kernel.NEVER_MS)
+                set_timer(self._timer, NEVER_MS)
             if self._deadman is not None:
                 self._deadman.disarm()
         return True
@@ -116,7 +139,7 @@ class Hold:
             return ""
         with self._lock:
             if not (self.lost or self.ended) and self._clock.now_ms() >= self.until_ms:
-                self.lost = NOT_RENEWED
+                self.lost = self.outlasted() if self.is_outlasted() else NOT_RENEWED
             return self.lost or (ENDED if self.ended else "")
 
     def check(self) -> None:
@@ -130,6 +153,6 @@ class Hold:
 
     def _arm(self) -> None:
         if self._timer >= 0:
-            kernel.set_timer(self._timer, self.until_ms)
+            set_timer(self._timer, self.until_ms)
         if self._deadman is not None and self.claimed:
             self._deadman.arm(self.dead_ms)

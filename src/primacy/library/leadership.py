@@ -41,6 +41,12 @@ class Leadership:
         return self._hold.token
 
     @property
+    def preceding_token(self) -> int:
+        """The token of the leadership before this one, or a larger one that nobody worked under; 0 for none. What was
+        written under it is what the last holder left."""
+        return self._hold.preceding
+
+    @property
     def valid_until_ms(self) -> int:
         """End of the hold on CLOCK_BOOTTIME in ms; it moves on with each renewal. All work must be over by then."""
         return self._hold.valid_until_ms

@@ -6,10 +6,8 @@ runs in the caller's thread, where nothing can cancel it: it asks `primacy.curre
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
@@ -17,15 +15,13 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 from primacy import blocking
 from primacy.election.store import WAIT_MAX_MS
 from primacy.errors import InUse, NotReached, UsageError
-from primacy.library.candidacy import Standing, check_spans
+from primacy.library.candidacy import Standing, check_bounds, check_spans
 from primacy.library.election import AsyncLeadership, Election
 from primacy.library.leadership import Leadership
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LOOK_AGAIN_S = 0.05
-"""How often a plain function's kept lease is looked at after the function has ended."""
 HOLDS_MAX = 20
 """How many holds `once` waits for a store, beyond the longest wait of a table, before it says that it was not
 reached."""
@@ -39,7 +35,8 @@ class Lock:
 
     Raises `InUse` if it was not had `within_ms` (default: waits for ever), and `LeadershipLost` at the end of a block
     that was cut short or that outlived its lease. Each use opens a connection; share a `Renewer` where that matters.
-    The other options are those of `Election`.
+    With `lock_at_least_ms` leaving the block waits until the lock was held for so long. The other options are those of
+    `Election`.
     """
 
     def __init__(self, name: str, *, store: Any, within_ms: int | None = None, **options: Any) -> None:
@@ -49,6 +46,7 @@ class Lock:
         self._options: dict[str, Any] = {"rest_ms": 1, **options}
         inspect.signature(Election).bind(name, store=store, **self._options)
         check_spans(within_ms=0 if within_ms is None else within_ms)
+        check_bounds(options.get("lock_at_least_ms", 0), options.get("lock_at_most_ms", 0))
         self._election: Election | None = None
         self._leadership: AsyncLeadership | None = None
 
@@ -76,7 +74,7 @@ class Lock:
         self._election = self._leadership = None
         reason = held._hold.why_over()
         swallowed = await held.__aexit__(kind, error, at)
-        await election.__aexit__(None, None, None)
+        await election.__aexit__(*((None, None, None) if swallowed else (kind, error, at)))
         if swallowed or (error is None and reason):
             raise held._error() from None
 
@@ -139,23 +137,31 @@ def singleton(name: str, *, store: Any, **options: Any) -> _Kept:
     return cast(_Kept, decorate)
 
 
-def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None = None, **options: Any) -> _Perhaps:
+def once(
+    name: str, *, store: Any, within_ms: int | None = None, at_least_ms: int | None = None, **options: Any
+) -> _Perhaps:
     """For calls that many machines make at the same time, as from cron: whoever comes first runs the function.
 
-        @primacy.once("nightly-report", store="postgresql://host/db", at_least_ms=60_000)
+        @primacy.once("nightly-report", store="postgresql://host/db", lock_at_least_ms=60_000)
         def report() -> int: ...
 
-    The others return `None`. The lease is kept for at least `at_least_ms` from its beginning, and the call returns only
-    then, so that a machine whose clock is late by less than that does not run it again. Choose more than your clocks
-    may differ, and less than the time to the next call.
+    The others return `None`. The lease is kept for at least `lock_at_least_ms` from the beginning of the function,
+    whether it returns or raises, and the call returns only then, so that a machine whose clock is late by less than
+    that does not run it again. Choose more than your clocks may differ, and less than the time to the next call.
+    `at_least_ms` is the same by its older name.
 
-    If the lease is lost meanwhile, `LeadershipLost` is raised: the function was cancelled, or (a plain one) may have
-    run beside another. If the store is not reached `within_ms` (default: twenty holds and 10.5 s), `NotReached` is
-    raised; if it refuses for good, `StoreUnusable`, at once. While the store counts as just (re)started, the call waits
-    (L9).
+    If the lease is lost while the function runs, or that has run for `lock_at_most_ms`, `LeadershipLost` is raised: the
+    function was cancelled, or (a plain one) may have run beside another. If the store is not reached `within_ms`
+    (default: twenty holds and 10.5 s), `NotReached` is raised; if it refuses for good, `StoreUnusable`, at once. While
+    the store counts as just (re)started, the call waits (L9).
     """
-    check_spans(at_least_ms=at_least_ms, within_ms=0 if within_ms is None else within_ms)
+    check_spans(within_ms=0 if within_ms is None else within_ms)
     options = {"rest_ms": 1, **options}
+    if at_least_ms is not None:
+        if "lock_at_least_ms" in options:
+            raise UsageError("at_least_ms and lock_at_least_ms are two names of one option: say lock_at_least_ms only")
+        options["lock_at_least_ms"] = at_least_ms
+    check_bounds(options.get("lock_at_least_ms", 0), options.get("lock_at_most_ms", 0))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         _check(function, name, store, options)
@@ -167,7 +173,7 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
                     leadership = await election.acquire(_patience_ms(within_ms, election), unless_held=True)
                     if leadership is None:
                         return _not_first(name, election._vain, election._rival)
-                    return await _run_kept(leadership, lambda: function(*args, **kwargs), at_least_ms)
+                    return await _run(leadership, lambda: function(*args, **kwargs))
 
             return run_if_first
 
@@ -177,7 +183,7 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
                 leadership = election.acquire(_patience_ms(within_ms, election), unless_held=True)
                 if leadership is None:
                     return _not_first(name, election._vain, election._rival)
-                return _run_kept_here(leadership, lambda: function(*args, **kwargs), at_least_ms)
+                return _run_here(leadership, lambda: function(*args, **kwargs))
 
         return run_here_if_first
 
@@ -186,28 +192,24 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
 
 def _check(function: object, name: str, store: Any, options: dict[str, Any]) -> None:
     """A wrong call is told where it stands, not when the function is called at night."""
+    check_bounds(options.get("lock_at_least_ms", 0), options.get("lock_at_most_ms", 0))
     if not callable(function):
         raise UsageError(f"{name}: this decorates a function, not {function!r:.40}")
     face = Election if inspect.iscoroutinefunction(function) else blocking.Election
     inspect.signature(face).bind(name, store=store, **options)
 
 
-async def _run_kept(leadership: AsyncLeadership, work: Callable[[], Awaitable[Any]], at_least_ms: int) -> Any:
-    began = time.monotonic()
+async def _run(leadership: AsyncLeadership, work: Callable[[], Awaitable[Any]]) -> Any:
     async with leadership:
         result = await work()
-        await asyncio.sleep(at_least_ms / 1_000 - (time.monotonic() - began))
+        leadership.check()
         return result
     raise leadership._error()
 
 
-def _run_kept_here(leadership: blocking.ThreadLeadership, work: Callable[[], Any], at_least_ms: int) -> Any:
-    began = time.monotonic()
+def _run_here(leadership: blocking.ThreadLeadership, work: Callable[[], Any]) -> Any:
     with leadership:
         result = work()
-        while (left_s := at_least_ms / 1_000 - (time.monotonic() - began)) > 0:
-            leadership.check()
-            time.sleep(min(left_s, LOOK_AGAIN_S))
         leadership.check()
         return result
     raise leadership._error()

@@ -264,6 +264,7 @@ class Handlers:
         if not said.is_ours:
             self._storms.heard()
         if node == state.node:
+            self._hear_of_itself(node, addr, said, wall_ms, is_told=is_told)
             return self._joined() if addr == state.identity.addr else BAD
         if state.is_ending or state.is_outside:
             return Reply(503)  # one that is in no cluster cannot take anybody in
@@ -288,6 +289,12 @@ class Handlers:
             if not is_told:
                 self._joining.tell_on(entry, known)
         return self._joined()
+
+    def _hear_of_itself(self, node: str, addr: str, said: Said, wall_ms: int, *, is_told: bool) -> None:
+        """Others have it with a later stamp than it has itself. A leader asks nobody for a list, so it must be told."""
+        entry = self._entry(node, addr, said, wall_ms, is_told=is_told)
+        if is_told and not self.state.plan.fixed and self.state.member_list.take(entry):
+            self.state.keep()
 
     def _unwelcome(self, known: Entry, entry: Entry, said: Said) -> str:
         """Why a node of ours that is on the list cannot join as it is, or nothing."""

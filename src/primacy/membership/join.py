@@ -358,7 +358,7 @@ class Joining:
             return
         if state.member_list.take_all(rows):
             state.list_changed()
-        newer = [entry for entry in state.member_list.newer_than(rows) if entry.node != node]
+        newer = state.member_list.newer_than(rows)
         lacked, self._lacked = self._lacked, (node, frozenset(newer))
         for entry in newer[:PUSHED_MAX]:
             if at_once or (lacked[0] == node and entry in lacked[1]):

@@ -118,7 +118,10 @@ class MemberList:
         if known is None and len(self.entries) >= NODES_MAX and not self._make_room():
             return False
         if entry.node == self.node and not entry.gone and known is not None:
-            entry = known._replace(stamp=entry.stamp)  # what it says of itself is its own to say
+            # What it says of itself is its own to say: above what others have, if that is something else. With the
+            # same stamp theirs would stay with them, and its own here, for ever.
+            differs = entry._replace(stamp=known.stamp) != known
+            entry = known._replace(stamp=min(NUMBER_MAX, entry.stamp + differs))
             if entry == known:
                 return False
         self.entries[entry.node] = entry

@@ -147,11 +147,21 @@ def _sum(body: bytes) -> str:
 
 def _plain(ballot: Ballot) -> dict[str, Any]:
     plain: dict[str, Any] = ballot._asdict()
-    plain["lists"] = [record._asdict() for record in ballot.lists]
+    plain["lists"] = [_plain_list(record) for record in ballot.lists]
+    if not ballot.left:
+        del plain["left"]  # as earlier versions wrote it
     if ballot.register is None:
         del plain["register"]
     else:
         plain["register"] = _plain_register(ballot.register)
+    return plain
+
+
+def _plain_list(record: ListRecord) -> dict[str, Any]:
+    """As earlier versions wrote it, where there is nothing else to say."""
+    plain: dict[str, Any] = record._asdict()
+    if not record.elsewhere:
+        del plain["elsewhere"]
     return plain
 
 
@@ -171,10 +181,7 @@ def _ballot(plain: Any) -> Ballot:
     if found["token_max"] > TOKEN_MAX:
         raise ValueError(f"token_max is {found['token_max']}")
     found["voted_for"] = _text(plain["voted_for"])
-    found["lists"] = tuple(
-        ListRecord(_text(one["hash"]), tuple(map(_text, one["voters"])), _flag(one["confirmed"]))
-        for one in plain["lists"]
-    )
+    found["lists"] = tuple(_list(one) for one in plain["lists"])
     if "seen" in plain:
         found["seen"] = tuple(
             (_text(node), _number(incarnation, "seen"), _number(boot, "seen"))
@@ -183,9 +190,16 @@ def _ballot(plain: Any) -> Ballot:
     for name in ("changed", "void"):
         if name in plain:
             found[name] = _flag(plain[name])
+    if "left" in plain:
+        found["left"] = tuple(map(_text, plain["left"]))
     if "register" in plain:
         found["register"] = _register(plain["register"])
     return Ballot(**found)
+
+
+def _list(plain: Any) -> ListRecord:
+    voters = tuple(map(_text, plain["voters"]))
+    return ListRecord(_text(plain["hash"]), voters, _flag(plain["confirmed"]), _flag(plain.get("elsewhere", False)))
 
 
 def _register(plain: Any) -> Register:

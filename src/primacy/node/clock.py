@@ -10,6 +10,8 @@ import time
 from typing import Protocol
 
 NS_PER_MS = 1_000_000
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Outside of Linux the monotonic clock, which on macOS and FreeBSD goes on while the machine sleeps, too."""
 
 
 class Clock(Protocol):
@@ -28,7 +30,7 @@ class SystemClock:
     """The machine's own clocks."""
 
     def now_ms(self) -> int:
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // NS_PER_MS
+        return time.clock_gettime_ns(CLOCK) // NS_PER_MS
 
     def wall_ms(self) -> int:
         return time.time_ns() // NS_PER_MS

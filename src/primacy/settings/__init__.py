@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from primacy.settings.canonical import config_hash, plain_hash
+    from primacy.settings.canonical import config_hash, lease_hash, plain_hash
     from primacy.settings.loading import (
         has_peers,
         is_ranked,
@@ -28,6 +28,7 @@ __all__ = [
     "config_hash",
     "has_peers",
     "is_ranked",
+    "lease_hash",
     "load",
     "membership_rows",
     "of_mapping",
@@ -42,6 +43,7 @@ _HOME = {
     "config_hash": "canonical",
     "has_peers": "loading",
     "is_ranked": "loading",
+    "lease_hash": "canonical",
     "load": "loading",
     "membership_rows": "loading",
     "of_mapping": "loading",

@@ -52,8 +52,8 @@ def wrong_id(text: str) -> str:
 def wrong_store(text: str) -> str:
     """What is wrong with the address of a store."""
     scheme = re.split(r"[:+]", text, maxsplit=1)[0]
-    known = ("sqlite", "postgresql", "mysql", "mariadb", "etcd", "etcds")
-    if "://" not in text or scheme not in (*known, "postgres"):
+    known = ("sqlite", "postgresql", "mysql", "mariadb", "etcd", "etcds", "redis", "rediss", "kubernetes")
+    if scheme not in (*known, "postgres") or ("://" not in text and scheme != "kubernetes"):
         return f"a store is one of {', '.join(known)}, such as postgresql://host/db or sqlite:///leases.db"
     return ""
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from primacy.settings.loading import timing_of
+from primacy.settings.loading import store_url, timing_of
 from primacy.settings.rule import key_of, rule_of
 from primacy.settings.schema import Settings
 
@@ -33,10 +33,24 @@ def canonical(settings: Settings) -> dict[str, Any]:
             continue
         if not dataclasses.is_dataclass(value):
             if value:
-                found[key_of(field)] = value
+                found[key_of(field)] = _entries(value, settings) if field.name == "elections" else value
         elif field.name in ALWAYS or not _says_nothing(value):
             found[key_of(field)] = _section(value)
+    if settings.elections:
+        del found["election"]["name"]  # the keys there are the names
     return found
+
+
+def _entries(entries: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Each whole. A section that says nothing is said all the same where it would be taken from the common one."""
+    common = {"run": settings.run, "timing": settings.election.timing, "store": settings.election.store}
+    return {
+        name: {
+            **_section(entry),
+            **{word: _section(getattr(entry, word)) for word, one in common.items() if not _says_nothing(one)},
+        }
+        for name, entry in entries.items()
+    }
 
 
 def config_hash(settings: Settings, nodes: Mapping[str, tuple[str, str, int]] | None = None) -> str:
@@ -54,6 +68,47 @@ def config_hash(settings: Settings, nodes: Mapping[str, tuple[str, str, int]] | 
 def plain_hash(settings: Settings) -> str:
     """The same without the nodes: they are a register, and change while the nodes run (rules R)."""
     return _digest(settings, {})
+
+
+def lease_hash(settings: Settings) -> str:
+    """Which lease a node means, so that two nodes know whether they look at the same row (M1).
+
+    How it is spelled does not count: no user, password or option, but hosts, database, table and failsafe. Times do not
+    either, for the row tells them. A name and a number of one host are two.
+    """
+    store = settings.election.store
+    covered = [
+        settings.cluster.name,
+        settings.election.name,
+        settings.election.strategy,
+        place_of_store(store_url(settings)),
+        store.table,
+        settings.election.failsafe,
+    ]
+    text = json.dumps(covered, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=HASH_BYTES).hexdigest()
+
+
+PORTS = {"postgresql": 5432, "mysql": 3306, "etcd": 2379, "redis": 6379}
+SCHEMES = {"postgres": "postgresql", "mariadb": "mysql", "etcds": "etcd", "rediss": "redis"}
+PLACES = ("host", "hostaddr", "port", "dbname", "unix_socket")
+"""What may stand behind the `?` of an address and says where the store is."""
+
+
+def place_of_store(url: str) -> list[str]:
+    """Kind, hosts in order, database and what else tells one store from another."""
+    scheme = re.split(r"[:+]", url, maxsplit=1)[0].lower()
+    scheme = SCHEMES.get(scheme, scheme)
+    where, _, query = url.partition(":")[2].partition("?")
+    if scheme == "kubernetes":
+        return [scheme, where.strip("/")]
+    if scheme not in PORTS:
+        return [scheme, where]
+    hosts, _, path = where.removeprefix("//").rpartition("@")[2].partition("/")
+    known = [host if re.search(r":\d+$", host) else f"{host}:{PORTS[scheme]}" for host in hosts.lower().split(",")]
+    options = sorted(one for one in query.split("&") if one.partition("=")[0] in PLACES)
+    database = path.strip("/") or ("0" if scheme == "redis" else "")
+    return [scheme, *sorted(known), f"/{database}", *options]
 
 
 def _digest(settings: Settings, more: dict[str, Any]) -> str:

@@ -6,17 +6,19 @@ dead-man; between them must be room for the kill itself; and a successor must no
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from primacy.errors import Problem
-from primacy.settings.accepted import NAME_PATTERN, STRATEGIES, wrong_id
+from primacy.settings.accepted import ID_CHARS_MAX, ID_PATTERN, NAME_PATTERN, STRATEGIES, wrong_id
 from primacy.settings.checks_cache import cache_problems
-from primacy.settings.schema import Overrides, Settings
+from primacy.settings.schema import Settings
 from primacy.settings.schema_cache import Cache
+from primacy.settings.schema_choice import Overrides
 from primacy.settings.schema_work import Probe, Slot, Slots, Tls
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease, profiles_of
 
@@ -158,6 +160,7 @@ class Checks:
             )
         if e.strategy == "lease" and not e.store.url:
             yield _p("election.store.url", "", "election.strategy = lease needs a store, such as sqlite:///leases.db")
+        yield from self._advisory()
         if e.failsafe and e.strategy in ("raft", "bully", "ring"):
             yield _p("election.failsafe", "true", f"only lease uses it, and election.strategy is {e.strategy}")
         if not ranked(e.strategy):
@@ -184,6 +187,25 @@ class Checks:
                 "true",
                 f"needs a fixed list of at least two nodes that may lead, and cluster.manager.nodes has {leaders}",
             )
+
+    def _advisory(self) -> Iterator[Problem]:
+        """A node's command must not run twice, and on such a store nobody can promise that."""
+        e = self.settings.election
+        in_url = _option(e.store.url, "durability") == "advisory"
+        if e.strategy != "lease" or (e.store.durability != "advisory" and not in_url):
+            return
+        path, value = ("url", "?durability=advisory") if in_url else ("durability", "advisory")
+        path = f"election.store.{path}"
+        if e.store.url and not re.match("rediss?:", e.store.url):
+            yield _p(path, value, "only redis:// has it; leave it out, for other stores keep what they answer")
+            return
+        yield _p(
+            path,
+            value,
+            "two nodes can hold the lease at once, and a node must not; leave it out and set appendonly yes, "
+            "appendfsync always and maxmemory-policy noeviction on one server without Sentinel or Cluster, or keep the "
+            "lease in a database (postgresql://host/db)",
+        )
 
     def _times(self) -> Iterator[Problem]:
         e = self.settings.election
@@ -249,9 +271,14 @@ class Checks:
                 )
 
     def _node(self) -> Iterator[Problem]:
+        """One of raft need not be in the file: it is added to the members (R8, R12)."""
         nodes = self.settings.cluster.manager.nodes
-        if self.settings.node and nodes and self.settings.node not in nodes:
-            path = "cluster.node" if self.settings.node == self.settings.cluster.node else "--node"
+        path = "cluster.node" if self.settings.node == self.settings.cluster.node else "--node"
+        if is_newcomer(self.settings):
+            if not re.fullmatch(ID_PATTERN, self.settings.node):
+                what = f"an id has 1 to {ID_CHARS_MAX} letters, digits, dots, dashes or underscores"
+                yield _p(path, self.settings.node[:80], f"is not in cluster.manager.nodes, and {what}")
+        elif self.settings.node and nodes and self.settings.node not in nodes:
             yield _p(path, self.settings.node, f"is not in cluster.manager.nodes, which has {_few(nodes)}")
         elif self.settings.node and self.settings.cluster.manager.type == "join_server":
             if wrong := wrong_id(self.settings.node):
@@ -302,6 +329,20 @@ class Checks:
         yield from self._open("control.dashboard", control.dashboard)
         if control.public and control.public == control.listen:
             yield _p("control.public", control.public, f"is the same as control.listen = {control.listen}")
+        for word in ("operators", "viewers"):
+            names = getattr(control.page, word)
+            if names and not control.page.proxies:
+                yield _p(
+                    f"control.page.{word}",
+                    names[0],
+                    "is named by no proxy: control.page.proxies is empty, so that no header is believed",
+                )
+
+
+def is_newcomer(settings: Settings) -> bool:
+    """A node of raft that the file does not name, and names others: it belongs once it was added to the members."""
+    nodes = settings.cluster.manager.nodes
+    return bool(settings.node and nodes) and settings.node not in nodes and settings.election.strategy == "raft"
 
 
 def notes(settings: Settings) -> list[str]:
@@ -320,6 +361,15 @@ def notes(settings: Settings) -> list[str]:
         found.append(f"election.store is not used: election.strategy is {e.strategy}.")
     if len(nodes) > 1 and (e.strategy == "raft" or e.failsafe) and not settings.cluster.secret_file:
         found.append("cluster.secret_file is not given; nodes of a real cluster will refuse to start without it.")
+    if any(ipaddress.ip_network(each).is_loopback for each in settings.control.page.proxies):
+        found.append(
+            "control.page.proxies has an address of this machine: every user of it can claim to be an operator."
+        )
+    if is_newcomer(settings):
+        found.append(
+            f"{settings.node} is not in cluster.manager.nodes: it begins nothing, and belongs once a node of the "
+            f"cluster was told: primacy members add {settings.node} --addr HOST:PORT"
+        )
     if settings.cluster.leader.enabled:
         found.append("cluster.leader (Ghoti's GET /leader) is read and not acted on: control.public has /leader.")
     return found + _slot_notes(settings.slots)
@@ -397,6 +447,14 @@ def _twice(addresses: Iterator[tuple[str, str]]) -> Iterator[Problem]:
         if address and address in seen:
             yield _p(path, address, f"is the address of {seen[address]} too; every one needs its own")
         seen.setdefault(address, path)
+
+
+def _option(url: str, name: str) -> str:
+    """What an address says behind its `?`, as a store reads it."""
+    try:
+        return dict(parse_qsl(urlsplit(url).query)).get(name, "")
+    except ValueError:
+        return ""
 
 
 def _few(names: Mapping[str, Any]) -> str:

@@ -9,17 +9,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from primacy.errors import Problem, SettingsError
+from primacy.settings.accepted import wrong_store
 from primacy.settings.checks import Checks, overridden, profile_or_default
 from primacy.settings.checks_cache import MIXED_PROFILE, default_security
+from primacy.settings.elections import completed_entries
+from primacy.settings.elections import problems as problems_of_elections
 from primacy.settings.ghoti import moved
+from primacy.settings.names import host_name
 from primacy.settings.reading import TreeReader
 from primacy.settings.schema import Settings
 from primacy.settings.schema_cache import Cache
 from primacy.settings.timing import DEFAULT_PROFILE, RANK_PROFILES, RankTiming, Timing
 from primacy.settings.tree import Entries, of_plain, parse, read_file
 
-NAME_MAX = 63
-"""Characters of a node's name."""
+STORE_VARIABLE = "PRIMACY_STORE"
+"""The address of the store of an election by lease, over the file's: so that its password stands on no command line."""
 
 
 def load(path: str | Path | None, node: str | None = None, *, any_node: bool = False) -> Settings:
@@ -28,9 +32,10 @@ def load(path: str | Path | None, node: str | None = None, *, any_node: bool = F
 
     Raises `SettingsError` with every problem.
     """
+    store = os.environ.get(STORE_VARIABLE, "")
     if path is None:
-        return of_tree(Entries(), node)
-    return of_tree(parse(read_file(path), str(path)), node, str(path), any_node=any_node)
+        return of_tree(Entries(), node, store=store)
+    return of_tree(parse(read_file(path), str(path)), node, str(path), any_node=any_node, store=store)
 
 
 def of_mapping(values: Mapping[str, object], node: str | None = None) -> Settings:
@@ -40,22 +45,49 @@ def of_mapping(values: Mapping[str, object], node: str | None = None) -> Setting
     return of_tree(tree, node)
 
 
-def of_tree(tree: Entries, node: str | None = None, source: str = "", *, any_node: bool = False) -> Settings:
-    """The settings in a tree: moved into our spelling, walked, completed, checked."""
+def of_tree(
+    tree: Entries, node: str | None = None, source: str = "", *, any_node: bool = False, store: str = ""
+) -> Settings:
+    """The settings in a tree: moved into our spelling, walked, completed, checked. `store`: of the environment."""
     tree, problems = moved(tree)
     reader = TreeReader()
     settings = reader.section(Settings, tree, "")
     assert isinstance(settings, Settings)
     problems += reader.problems
+    if store and _takes_store(settings):
+        amiss = wrong_store(store)
+        problems += [Problem(STORE_VARIABLE, "", amiss)] if amiss else []
+        settings = _with_store(settings, store)
     settings = completed(settings, reader.lines, node, source)
     # A relation of a setting that is itself wrong would be checked with its default, and blame the innocent.
     wrong = {p.path for p in problems}
-    problems += [p for p in Checks(settings, reader.lines).problems() if not _about(p, wrong)]
+    broken = (
+        problems_of_elections(settings, reader.lines)
+        if settings.elections
+        else Checks(settings, reader.lines).problems()
+    )
+    problems += [p for p in broken if not _about(p, wrong)]
     if any_node:
         problems = [p for p in problems if p.path != "--node"]
     if problems:
         raise SettingsError(sorted(problems, key=lambda p: p.line), source)
     return settings
+
+
+def _takes_store(settings: Settings) -> bool:
+    """An election by lease is meant, or nothing is said: a list of nodes is never turned into a lease by a variable."""
+    election, manager = settings.election, settings.cluster.manager
+    if election.strategy or election.store.url:
+        return election.strategy in ("", "lease")
+    return not (manager.nodes or manager.addr or manager.join)
+
+
+def _with_store(settings: Settings, url: str) -> Settings:
+    """A relative file of SQLite counts from the working folder, as on a command line."""
+    head, found, path = url.partition(":///")
+    url = f"{head}:///{os.path.abspath(path)}" if found and head.startswith("sqlite") else url
+    store = dataclasses.replace(settings.election.store, url=url)
+    return dataclasses.replace(settings, election=dataclasses.replace(settings.election, store=store))
 
 
 def completed(settings: Settings, given: Mapping[str, int], node: str | None, source: str) -> Settings:
@@ -77,10 +109,10 @@ def completed(settings: Settings, given: Mapping[str, int], node: str | None, so
             profile=cache.profile or (MIXED_PROFILE if cache.mode == "mixed" else DEFAULT_PROFILE),
             security=cache.security or default_security(cache, cluster.secret_file),
         )
+    whole = dataclasses.replace(settings, cluster=dataclasses.replace(cluster, manager=manager), election=election)
     return dataclasses.replace(
-        settings,
-        cluster=dataclasses.replace(cluster, manager=manager),
-        election=election,
+        whole,
+        elections=completed_entries(whole, given),
         slots=slots,
         cache=cache,
         node=this_node(node, cluster.node, manager.nodes or cache.peers)
@@ -95,12 +127,6 @@ def this_node(said: str | None, in_file: str, nodes: Mapping[str, object]) -> st
         return said or in_file
     host = os.uname().nodename
     return next((name for name in (host, host.partition(".")[0]) if name in nodes), "")
-
-
-def host_name() -> str:
-    """The host's name as that of a node, where no list says how nodes are called."""
-    short = re.sub(r"[^A-Za-z0-9._-]", "-", os.uname().nodename.partition(".")[0])
-    return short.strip("-.")[:NAME_MAX] or "node"
 
 
 def timing_of(settings: Settings) -> Timing | RankTiming:

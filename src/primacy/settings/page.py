@@ -21,6 +21,7 @@ HEAD = """\
 
 One YAML file, the same on every node. Which node this is: `--node`, else `cluster.node`, else the host name if it is
 listed. Unknown keys are errors that name the nearest known one, and all problems are reported at once: `primacy check`.
+Spans of time (`_ms`) are written `250ms`, `3s`, `2m`, `1h`, or as plain milliseconds.
 Scalars are read by what the setting needs, so that a slot `000` and a password `12345` need no quotes. A file has at
 most 256 KiB. A Ghoti file is a valid file: its `addr`, `protocol`, `users`, `metrics`, `telemetry` and `slot_NNN` are
 accepted spellings of `slots.*`.
@@ -44,6 +45,10 @@ TAIL = """\
 - of the cache: ANNOUNCE < cancel < hold, with room to end a call; a promise shorter than the hold on the slowest clock;
   copies fresh for less than a hold; `security: none` off loopback without `allow_open`; a secret that is needed and not
   given; `mode: mixed` with other times or security than the original's; values that fit into no storage.
+
+Of `elections`, every entry is checked like this, with what it takes from `election` and `run`. Refused is a placement
+that names a node or an election that is not there, prefers a node that may not lead it, or wants an election both with
+another one and away from it.
 
 The *configuration hash* covers `cluster.name`, the nodes (id, address, kind, priority) and everything of `election` but
 `store.url`, with the times as they are after profile and overrides. Nodes whose hashes differ exchange no votes.
@@ -71,12 +76,18 @@ def _section(cls: type[Any], path: str, text: str) -> str:
         kind, key = hints[field.name], key_of(field)
         here = f"{path}.{key}" if path else key
         section = _section_of(kind)
+        if rule.like:
+            rows.append(f"| `{key}` | a section like `{rule.like}` | | {rule.text} |")
+            continue
         if section:
             shape = {dict: "a section of sections", tuple: "a list of sections"}.get(
                 typing.get_origin(kind), "a section"
             )
             rows.append(f"| `{key}` | {shape}, below | | {rule.text} |")
-            below = {dict: here if rule.inline else f"{here}.ID", tuple: f"{here}[]"}.get(typing.get_origin(kind), here)
+            named = "NAME" if here == "elections" else "ID"
+            below = {dict: here if rule.inline else f"{here}.{named}", tuple: f"{here}[]"}.get(
+                typing.get_origin(kind), here
+            )
             inner.append(_section(section, below, rule.text))
             continue
         also = f" Also `{'`, `'.join(rule.also)}`." if rule.also else ""

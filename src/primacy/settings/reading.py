@@ -22,8 +22,18 @@ from primacy.settings.tree import Entries, Items, Scalar, Tree, shown
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
 UNITS_MS = {"ms": 1, "s": 1_000, "sec": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+DIGITS_MAX = 18
+NUMBER = re.compile(rf"[+-]?[0-9]{{1,{DIGITS_MAX}}}")
 SPAN = re.compile(r"([0-9]{1,9})\s*([a-z]+)")
+
+
+def in_ms(text: str) -> int | None:
+    """A span of time, in milliseconds: 250ms, 3s, 2m, 1h, or a plain number of them. None if it is none."""
+    plain = text.replace("_", "")
+    if plain.isascii() and plain.isdigit():
+        return int(plain) if len(plain) <= DIGITS_MAX else None
+    span = SPAN.fullmatch(text)
+    return int(span[1]) * UNITS_MS[span[2]] if span and span[2] in UNITS_MS else None
 
 
 class TreeReader:
@@ -115,14 +125,12 @@ class TreeReader:
 
     def _number(self, rule: Rule, tree: Scalar, path: str, default: int | None) -> int | None:
         text = tree.text.replace("_", "")
-        if not NUMBER.fullmatch(text):
-            unit = "whole number of milliseconds" if path.endswith("_ms") else "whole number"
-            span = SPAN.fullmatch(tree.text)
-            known = path.endswith("_ms") and span and span[2] in UNITS_MS
-            hint = f": {int(span[1]) * UNITS_MS[span[2]]}" if known and span else ""
-            self._wrong(path, tree, f"must be a {unit}, without a unit{hint}")
+        span_ms = in_ms(tree.text) if path.endswith("_ms") and not NUMBER.fullmatch(text) else None
+        if span_ms is None and not NUMBER.fullmatch(text):
+            what = "a span of time: 250ms, 3s, 2m, or 3000 (milliseconds)" if path.endswith("_ms") else "a whole number"
+            self._wrong(path, tree, f"must be {what}" + ("" if path.endswith("_ms") else ", without a unit"))
             return default
-        number = int(text)
+        number = int(text) if span_ms is None else span_ms
         if rule.least is not None and number < rule.least:
             self._wrong(path, tree, f"must be at least {rule.least}")
             return default

@@ -33,6 +33,8 @@ class Rule(NamedTuple):
     one_or_more: bool = False
     """Of a list: a single text is accepted in its place."""
     least_chars: int = 0
+    like: str = ""
+    """Of a section: the one whose settings it has, too; the documentation shows them once."""
     hidden: bool = False
     """Not in the file at all: where a value came from."""
 

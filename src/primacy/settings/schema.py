@@ -5,14 +5,14 @@ Each setting says in one place what it means, in which unit, and what happens if
 
 Relations between settings are not here but in `checks.py`. Where a default depends on other settings it is the empty
 text here and filled in by `loading.py`, so that a `Settings` in the hands of a caller has no open question left. What
-the one does (`run`, `slots`) stands in `schema_work.py`, the cache in `schema_cache.py`.
+the one does (`run`, `slots`) stands in `schema_work.py`, several elections in `schema_elections.py`, the cache in
+`schema_cache.py`, who may use the dashboard in `schema_page.py`.
 """
 
 # ruff: noqa: RUF009  (`setting` returns a `dataclasses.field`, which is what a default may be)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from primacy.settings.accepted import (
     ID_CHARS_MAX,
@@ -23,11 +23,13 @@ from primacy.settings.accepted import (
     wrong_address,
     wrong_id,
     wrong_listen,
-    wrong_store,
     wrong_strategy,
 )
 from primacy.settings.rule import setting
 from primacy.settings.schema_cache import Cache
+from primacy.settings.schema_choice import Overrides, Store
+from primacy.settings.schema_elections import ElectionEntry
+from primacy.settings.schema_page import Page
 from primacy.settings.schema_work import Run, Slots, Tls
 
 
@@ -40,6 +42,12 @@ class Node:
     priority: int = setting(
         0,
         "A higher one campaigns earlier (raft) or ranks higher (`rank: priority`). It never blocks.",
+        least=0,
+        most=100,
+    )
+    weight: int = setting(
+        1,
+        "Of several elections it leads a share like this, compared with the other nodes. 0: only what no other can.",
         least=0,
         most=100,
     )
@@ -151,100 +159,6 @@ class Cluster:
     )
 
 
-def _span(text: str, least: int = 1) -> Any:
-    return setting(None, text, least=least, most=SPAN_MS_MAX)
-
-
-@dataclass(frozen=True, slots=True)
-class Overrides:
-    """Single values over the profile, in milliseconds. `primacy contract` checks and shows the whole."""
-
-    heartbeat_ms: int | None = _span(
-        "Between two renewals. Too small: needless traffic. Too large: few lost heartbeats are borne before TERM."
-    )
-    term_at_ms: int | None = _span(
-        "raft, lease. After the last proved renewal left: the work is told to stop. Too small: a short stall "
-        "costs the role. "
-        "Too large: less time is left to stop."
-    )
-    kill_at_ms: int | None = _span(
-        "raft, lease. The work is killed. What lies between TERM and KILL is all the time it has to end by "
-        "itself after a "
-        "loss."
-    )
-    deadman_at_ms: int | None = _span(
-        "raft, lease. The kernel kills guard and work, even if agent and guard are both stopped. Too close "
-        "to the hold: no "
-        "time is left for the kill itself."
-    )
-    hold_ms: int | None = _span(
-        "raft, lease. The work is dead, whatever happened. Too small: no room for an orderly stop. Too large: every "
-        "failover without a release takes longer."
-    )
-    promise_ms: int | None = _span(
-        "raft. A voter that acked a heartbeat grants no vote for this long. Below hold times the drift ratio, "
-        "winners would have "
-        "to wait. Too large: failover takes longer."
-    )
-    spread_ms: int | None = _span(
-        "raft. Candidates campaign at a random moment within this after the promise. Too small: split votes. Too "
-        "large: failover takes longer."
-    )
-    drift_ppm: int | None = setting(
-        None,
-        "raft, lease. Largest rate error of any clock, in parts per million. Too small: a bad clock breaks "
-        "the promise. "
-        "Too large: every wait grows.",
-        least=100,
-        most=200_000,
-    )
-    misses: int | None = setting(
-        None,
-        "bully, ring. Looks in a row without an answer until the leader counts as gone. Too small: a slow leader is "
-        "deposed. Too large: a dead one is noticed late.",
-        least=1,
-        most=1_000,
-    )
-    answer_ms: int | None = _span(
-        "bully, ring. How long a look at the leader may take. Too small: a slow leader is deposed. Larger "
-        "than the heartbeat "
-        "only delays the notice."
-    )
-    election_ms: int | None = _span(
-        "bully, ring. How long a call waits for an OK before the caller declares itself. Too small: two "
-        "declare at once."
-    )
-    coordinator_ms: int | None = _span(
-        "bully, ring. How long one who was told OK waits for the announcement before it calls again. Too "
-        "small: needless "
-        "rounds."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """Where a lease is kept."""
-
-    url: str = setting(
-        "",
-        "`sqlite:///file`, `postgresql://host/db`, `mysql://host/db` or `etcd://host:port`.",
-        check=wrong_store,
-        secret=True,
-    )
-    table: str = setting(
-        "primacy_leases",
-        "The table (SQL) or the prefix of the key (etcd).",
-        pattern=r"[A-Za-z_][A-Za-z0-9_]{0,62}",
-        says="a letter or underscore, then letters, digits or underscores, at most 63",
-    )
-    trust: str = setting(
-        "named",
-        "`named`: a server that restarts says so by its name. `watched`: for stores behind a proxy, or that are "
-        "restored with their memory: a release counts only after one unbroken connection for the longest wait.",
-        choices=("named", "watched"),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Election:
     """How the one is chosen."""
@@ -303,13 +217,23 @@ class Control:
         check=wrong_listen,
     )
     public: str = setting(
-        "", "A second address, anywhere, that serves GET `/leader`, `/healthz` and `/metrics` only.", check=wrong_listen
+        "",
+        "A second address, anywhere, that serves GET `/leader`, `/readyz`, `/healthz` and `/metrics` only.",
+        check=wrong_listen,
     )
     dashboard: str = setting(
         "", "Where this node also serves the dashboard, in a process of its own. Empty: nowhere.", check=wrong_listen
     )
+    page: Page = setting(Page, "Who may use the dashboard, and where its strip may be shown.")
     tls: Tls = setting(Tls, "Needed if `listen` or `dashboard` is not a loopback address.")
     lab: bool = setting(False, "Allow faults to be injected. Never on a cluster that matters.")
+    history: bool = setting(
+        True,
+        "Keep the last day in the state folder, at most 16 MB for each election. False: the last 1,000 events only.",
+    )
+    drills: bool = setting(
+        False, "Allow `primacy drill` to stop and move the command, on a cluster that is no lab. It asks first."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +251,12 @@ class Settings:
     cluster: Cluster = setting(Cluster, "The nodes and what they share.")
     election: Election = setting(Election, "How the one is chosen.")
     run: Run = setting(Run, "The process that only the leader runs.")
+    elections: dict[str, ElectionEntry] = setting(
+        dict,
+        "Several elections, by their names, for `primacy agent`; `election` and `run` say what they have in common.",
+        keys=NAME_PATTERN,
+        keys_say="a name has letters, digits, dots, dashes or underscores, at most 63",
+    )
     slots: Slots = setting(Slots, "The slot server, on the leader only.")
     cache: Cache = setting(Cache, "The cache whose entries are fetched once for all peers.")
     control: Control = setting(Control, "Commands, status and dashboard of the running node.")
@@ -336,3 +266,4 @@ class Settings:
     log: Log = setting(Log, "One line per event, to standard error.")
     node: str = setting("", "Which node this is; empty if nothing says so.", hidden=True)
     source: str = setting("", "The file that it was read from; relative paths count from its folder.", hidden=True)
+    bind: str = setting("", "Where this node listens, if that was said with `--bind`.", hidden=True)

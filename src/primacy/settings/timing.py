@@ -85,6 +85,44 @@ class RankTiming(NamedTuple):
         raise AttributeError("timing.beat_ms is called timing.heartbeat_ms now")
 
 
+class PlacementTiming(NamedTuple):
+    """Times of placement, which no promise depends on: too small, there are needless moves; too large, late ones."""
+
+    intent_ms: int
+    """Between telling what will be handed over and doing it: longer than gossip takes, also if one word is lost."""
+    intent_max_ms: int
+    """After which nobody waits for a handover any more. Longer than the longest planned stop of a workload."""
+    gap_ms: int
+    """After a handover, before the next: all others must have heard how it ended."""
+    calm_ms: int
+    """For how long no node and no leader has changed before anything moves that could stay."""
+    settle_ms: int
+    """For how long a node is up before anything moves to it; twice as long after each return within `flaps_ms`."""
+    flaps_ms: int = 120_000
+    """For how long a return is remembered, and the longest time that a node has to last."""
+    rest_ms: int = 10_000
+    """An election that moved stays, unless it has to leave; twice as long after each move."""
+    retry_ms: int = 2_000
+    """After a handover that failed; twice as long after each failure."""
+    turn_ms: int = 6_000
+    """For how long the others wait for a node whose turn it is."""
+    look_ms: int = 1_000
+    """Between two looks at what only time changes."""
+    rebalance_ms: int = 300_000
+    """For how long an operator's `rebalance` goes on."""
+
+
+def placement_timing(timing: Timing, stop_ms: int) -> PlacementTiming:
+    """For elections of which the slowest has these times, and a planned stop of at most `stop_ms`."""
+    return PlacementTiming(
+        intent_ms=1_200,
+        intent_max_ms=1_200 + stop_ms + timing.hold_ms + timing.wait_ms + 5_000,
+        gap_ms=500,
+        calm_ms=max(3_000, timing.hold_ms + timing.promise_ms),
+        settle_ms=max(5_000, 3 * timing.hold_ms),
+    )
+
+
 PROFILES: dict[str, Timing] = {
     "lab": Timing(50, 200, 350, 400, 500, 525, 200),
     "fast": Timing(100, 400, 700, 850, 1_000, 1_040, 260),

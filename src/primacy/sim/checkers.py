@@ -158,8 +158,11 @@ class RegisterChecker:
 class LivenessChecker:
     """P1: a leader within the bound after the calm. P2: its work runs. P3: it stays. P4: no term begins beside it."""
 
-    def __init__(self, bound_ms: float) -> None:
+    def __init__(self, bound_ms: float, watch_ms: float = 0.0) -> None:
         self.bound_ms = bound_ms
+        self.watch_ms = watch_ms
+        """What is added to it, once: a store that cannot name its start is watched first, and nothing breaks a
+        connection after the calm (L4)."""
         self.calm_ms: float | None = None
         self.core: tuple[str, ...] = ()
         self.leader_after_ms: float | None = None
@@ -210,7 +213,12 @@ class LivenessChecker:
         self._successor = self._candidate = ""
 
     def _is_settled(self, at_ms: float) -> bool:
-        return self.calm_ms is not None and at_ms > self.calm_ms + 3 * self.bound_ms
+        return self.calm_ms is not None and at_ms > self.calm_ms + self.limit_ms
+
+    @property
+    def limit_ms(self) -> float:
+        """What is later than this after the calm breaks P1: three times the bound, and one watch."""
+        return 3 * self.bound_ms + self.watch_ms
 
     def leaders(self) -> tuple[str, ...]:
         """Who of the core says that it leads, now."""

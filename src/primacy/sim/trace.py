@@ -1,15 +1,13 @@
 """One trial as one page: lanes per node over true time, roles, work, messages, faults, and what was said about it.
 
 The recorder listens to the world as a checker does and changes nothing: the drawn trial is the one that was judged. The
-page is one file without outside parts. Its size is bounded; what was left out is said on it.
+page is a timeline like every other (docs/timeline.md), in one file without outside parts. Its size is bounded; what was
+left out is said on it.
 """
 
 from __future__ import annotations
 
-import html
-import json
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
 
 from primacy.election.events import Code
@@ -27,9 +25,23 @@ from primacy.election.messages import (
 )
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.sentences import sentence
-from primacy.sim.trials.members import trial_of
+from primacy.sim.trials.raft import trial_of
 from primacy.sim.trials.trial import Outcome, Plan
 from primacy.strategies import promise_of
+from primacy.timeline.overlap import gaps, overlaps
+from primacy.timeline.page import page as whole_file
+from primacy.timeline.schema import (
+    CONFIRMED,
+    OPEN,
+    Decision,
+    Fault,
+    Node,
+    Role,
+    Run,
+    SentMessage,
+    Timeline,
+    Violation,
+)
 
 MESSAGES_MAX = 12_000
 """Of each sort: a page of a few megabytes that a browser still draws at once."""
@@ -39,6 +51,9 @@ BEFORE_MS = 30_000
 """If a trial is too long to draw whole, its drawing begins this long before the first violation."""
 ROUTINE = (Heartbeat, Ack, HeartbeatRequest, Alive, FailsafeHeartbeat, FailsafeAck)
 """Sent all the time; drawn only when asked for."""
+
+TERM_TELLS = (Code.CAMPAIGNS, Code.ELECTED, Code.FOLLOWS, Code.LEASE_TAKEN)
+"""Events after which a node is in their term."""
 
 Row = list[Any]
 """Rows are lists and not objects: the page holds tens of thousands of them."""
@@ -92,7 +107,7 @@ class Recorder:
         self.messages = Kept(MESSAGES_MAX)
         self.routine = Kept(MESSAGES_MAX)
         self.labels: dict[str, int] = {}
-        self._role: dict[str, tuple[float, str]] = {}
+        self._role: dict[str, tuple[float, str, int]] = {}
         self._runs: dict[tuple[str, int, int], float] = {}
         self._open: dict[int, tuple[float, str, str]] = {}
         self._announced: dict[tuple[str, str], int] = {}
@@ -103,6 +118,8 @@ class Recorder:
         match fact.kind:
             case Kind.ROLE:
                 self._change_role(fact.node, fact.at_ms, fact.text)
+            case Kind.EVENT if fact.text in TERM_TELLS:
+                self._change_term(fact.node, fact.at_ms, fact.number)
             case Kind.UP:
                 self._change_role(fact.node, fact.at_ms, "starting")
             case Kind.DOWN:
@@ -143,11 +160,19 @@ class Recorder:
         if text:
             self.marks.add([_ms(fact.at_ms), self._index(fact.node), fact.kind.value, text])
 
-    def _change_role(self, node: str, at_ms: float, role: str) -> None:
-        since_ms, before = self._role.get(node, (at_ms, ""))
+    def _change_role(self, node: str, at_ms: float, role: str, term: int = 0) -> None:
+        since_ms, before, in_term = self._role.get(node, (at_ms, "", 0))
         if before and at_ms > since_ms:
-            self.roles.add([self._index(node), _ms(since_ms), _ms(at_ms), before])
-        self._role[node] = (at_ms, role)
+            self.roles.add([self._index(node), _ms(since_ms), _ms(at_ms), before, in_term])
+        self._role[node] = (at_ms, role, term or (0 if role in ("", "down", "starting") else in_term))
+
+    def _change_term(self, node: str, at_ms: float, term: int) -> None:
+        """The same role in another term is another band; the event may come right after the role, or before it."""
+        since_ms, role, before = self._role.get(node, (at_ms, "", 0))
+        if role and (before == term or since_ms == at_ms):
+            self._role[node] = (since_ms, role, term)
+        elif role:
+            self._change_role(node, at_ms, role, term)
 
     def _add_fault(self, from_ms: float, to_ms: float, node: str, text: str) -> None:
         self.faults.add([self._index(node), _ms(from_ms), _ms(to_ms), text])
@@ -220,38 +245,51 @@ def _record(plan: Plan, seed: int, from_ms: float) -> Recording:
 
 def page(recording: Recording) -> str:
     """The whole HTML file."""
+    return whole_file(timeline_of(recording))
+
+
+def timeline_of(recording: Recording) -> Timeline:
+    """In the schema that all timelines have (docs/timeline.md). The clocks of the lanes are one: true time."""
     plan, outcome = recording.plan, recording.outcome
-    title = f"{plan.strategy}, {len(plan.members) or plan.nodes} nodes, seed {outcome.seed}"
-    data = json.dumps(_document(recording, title), separators=(",", ":"), ensure_ascii=True)
-    template = files("primacy.sim").joinpath("trace_page.html").read_text(encoding="utf-8")
-    # In a script element only "</" and "<!--" could end the data; no "<" is left at all.
-    return template.replace("{{title}}", html.escape(title)).replace("{{data}}", data.replace("<", "\\u003c"))
+    nodes = [Node(name) for name in recording.names]
+    runs = [
+        Run(node, from_ms, to_ms, token, run, to_ms, OPEN if to_ms >= outcome.simulated_ms else CONFIRMED)
+        for node, from_ms, to_ms, token, run in recording.work
+    ]
+    return Timeline(
+        title=f"{plan.strategy}, {len(plan.members) or plan.nodes} nodes, seed {outcome.seed}",
+        kind="trial",
+        axis="trial",
+        from_ms=_ms(recording.from_ms),
+        to_ms=_ms(outcome.simulated_ms),
+        nodes=nodes,
+        at_most_one=promise_of(plan.strategy).at_most_one,
+        roles=[Role(*row) for row in recording.roles],
+        runs=runs,
+        faults=[Fault(*row) for row in recording.faults],
+        decisions=[Decision(*row) for row in recording.marks.rows],
+        messages=[SentMessage(*row) for row in recording.messages.rows],
+        routine=[SentMessage(*row) for row in recording.routine.rows],
+        labels=recording.labels,
+        overlaps=overlaps(runs, nodes),
+        gaps=gaps(runs, nodes),
+        violations=[Violation(_ms(each.at_ms), each.rule, each.sentence) for each in outcome.violations],
+        calm_ms=None if recording.calm_ms is None else _ms(recording.calm_ms),
+        left_out=[f"{count:,} {what}" for what, count in recording.left_out.items() if count],
+        notes=_notes(recording),
+        figures=_figures(outcome),
+    )
 
 
-def _document(recording: Recording, title: str) -> dict[str, Any]:
-    outcome = recording.outcome
-    islands = not promise_of(recording.plan.strategy).at_most_one  # there, two at work is what was promised
-    return {
-        "title": title,
-        "profile": recording.plan.profile,
-        "classes": list(outcome.classes),
-        "names": list(recording.names),
-        "end": _ms(outcome.simulated_ms),
-        "from": _ms(recording.from_ms),
-        "calm": None if recording.calm_ms is None else _ms(recording.calm_ms),
-        "roles": recording.roles,
-        "work": recording.work,
-        "islands": islands,
-        "overlaps": [] if islands else overlaps_of(recording.work),
-        "faults": recording.faults,
-        "marks": recording.marks.rows,
-        "messages": recording.messages.rows,
-        "routine": recording.routine.rows,
-        "labels": recording.labels,
-        "left_out": [f"{count:,} {what}" for what, count in recording.left_out.items() if count],
-        "violations": [[_ms(v.at_ms), v.rule, v.sentence] for v in outcome.violations],
-        "figures": _figures(outcome),
-    }
+def _notes(recording: Recording) -> list[str]:
+    faults = ", ".join(recording.outcome.classes) or "none"
+    calm_ms = recording.calm_ms
+    calm = "" if calm_ms is None else f" They end at {calm_ms / 1000:.3f} s; then a leader must come and stay."
+    store = f" Store: {recording.outcome.engine}." if recording.outcome.engine else ""
+    found = [f"Profile {recording.plan.profile}.{store} Faults: {faults}.{calm}"]
+    if recording.from_ms:
+        found.append(f"It is too long to draw whole: drawn from {recording.from_ms / 1000:.3f} s on.")
+    return found
 
 
 def _figures(outcome: Outcome) -> list[tuple[str, str]]:
@@ -269,17 +307,6 @@ def _figures(outcome: Outcome) -> list[tuple[str, str]]:
         ("messages", f"{outcome.sent:,}"),
         ("trace", outcome.trace_hash),
     ]
-
-
-def overlaps_of(work: list[Row]) -> list[list[float]]:
-    """Spans of true time in which two runs went on at once. `work` is sorted by start."""
-    found: list[list[float]] = []
-    latest = float("-inf")
-    for _, from_ms, to_ms, _, _ in work:
-        if from_ms < latest:
-            found.append([from_ms, min(to_ms, latest)])
-        latest = max(latest, to_ms)
-    return found
 
 
 def _label(message: Message) -> str:

@@ -195,7 +195,8 @@ class HttpServer(Host):
         signal.register(stream)
         try:
             while await stream.wait(QUIET_S):
-                await asyncio.wait_for(answer.write(stream.take()), STALL_S)
+                async with asyncio.timeout(STALL_S):
+                    await answer.write(stream.take())
                 stream.behind = False
             if stream.dropped:
                 self.counters["slots_dropped_slow"] += 1
@@ -263,7 +264,8 @@ class Stream:
         if not self._events and not self._ended:
             self._news.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), quiet_s)
+                async with asyncio.timeout(quiet_s):
+                    await self._news.wait()
         return not self.dropped and (bool(self._events) or not self._ended)
 
     def take(self) -> bytes:

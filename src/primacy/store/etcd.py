@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -29,8 +28,6 @@ from primacy.election.store import (
     GENESIS,
     Genesis,
     Look,
-    Place,
-    Prune,
     ReleaseRow,
     Renew,
     Settle,
@@ -38,7 +35,7 @@ from primacy.election.store import (
     StoreRequest,
     Take,
 )
-from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable, UsageError
+from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable
 from primacy.node.clock import Clock, SystemClock
 from primacy.store import conditions
 from primacy.store.etcd_http import Gateway, Watch
@@ -53,16 +50,17 @@ from primacy.store.etcd_rows import (
     row_value,
     written_at,
 )
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Listing, News, check_request, check_table
+from primacy.store.port import (
+    LIST_MAX,
+    NAME_MAX,
+    Listing,
+    News,
+    check_table,
+    check_wait_max,
+)
+from primacy.store.rounds import KNOWN_MAX, MAKE_MAX, first_version, perform_in_rounds, writes_genesis
 
 log = logging.getLogger("primacy.store")
-
-ROUNDS_MAX = 2
-"""With what is remembered, and with what the store then showed. Whoever loses twice in a row has lost."""
-KNOWN_MAX = 10_000
-"""Rows that are remembered between requests."""
-MAKE_MAX = 5
-"""Tries to make the genesis row, or to raise its wait_max, while others write it."""
 
 
 class Shown(NamedTuple):
@@ -121,8 +119,7 @@ class EtcdStore:
         return listings[:LIST_MAX]
 
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
-        if not 0 <= wait_max_ms <= HOLD_MS_MAX:
-            raise UsageError(f"the longest wait of a table is at most {HOLD_MS_MAX} ms, not {wait_max_ms}")
+        check_wait_max(wait_max_ms)
         for _ in range(MAKE_MAX):
             with self._understood():
                 _, shown, _ = self._ask([], count=True)
@@ -141,7 +138,7 @@ class EtcdStore:
                 wanted = wanted._replace(settled="")  # its next mark vouches, and it must not look settled by that
             if shown.genesis.revision and wanted == found and (found.vouches or not new):
                 return
-            version = found.version + 1 if shown.genesis.revision else _first_version()
+            version = found.version + 1 if shown.genesis.revision else first_version()
             if self._write_genesis(shown, wanted._replace(version=version)):
                 return
         raise Refused(f"the leases below {self._prefix} in etcd changed all the time: try again")
@@ -149,29 +146,13 @@ class EtcdStore:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _perform(self, requests: Sequence[StoreRequest]) -> list[StoreAnswer]:
-        for request in requests:
-            check_request(request)
-        alone = [i for i, request in enumerate(requests) if _writes_genesis(request)]
-        shared = [i for i in range(len(requests)) if i not in alone]
-        answers: dict[int, StoreAnswer] = {}
-        for group in (shared, *([i] for i in alone)):  # no key may be written twice in one transaction
-            answers.update(zip(group, self._together([requests[i] for i in group]), strict=True))
-        return [answers[i] for i in range(len(requests))]
+        return perform_in_rounds(requests, self._round)
 
     look = take = renew = release = change = _perform
     """Each request says itself what is asked."""
 
-    def _together(self, requests: Sequence[StoreRequest]) -> list[StoreAnswer]:
-        answers: dict[int, StoreAnswer] = {}
-        for turn in range(ROUNDS_MAX):
-            left = [i for i in range(len(requests)) if i not in answers]
-            if left:
-                found = self._round([requests[i] for i in left], last=turn + 1 == ROUNDS_MAX)
-                answers.update((i, answer) for i, answer in zip(left, found, strict=True) if answer is not None)
-        return [answers[i] for i in range(len(requests))]
-
     def _round(self, requests: Sequence[StoreRequest], last: bool) -> list[StoreAnswer | None]:
-        """One trip. None: not decided, as the row was not what we remembered; now we know it, and may try again."""
+        """One trip (`rounds.py`)."""
         if not self._gateway.is_open:
             self._forget()  # it was of another connection
         meant, before, index = self._shown, dict(self._known), self._index_now()
@@ -205,7 +186,7 @@ class EtcdStore:
         The genesis row and a count are not remembered: what needs them reads first, and writes in the last round.
         """
         shown, known = self._shown, self._known.get(request.name)
-        if shown is None or known is None or isinstance(request, Look) or (_writes_genesis(request) and not last):
+        if shown is None or known is None or isinstance(request, Look) or (writes_genesis(request) and not last):
             return None
         if isinstance(request, Take | Settle) and request.link not in (0, self._gateway.link):
             return None  # its evidence came over another connection
@@ -269,7 +250,7 @@ class EtcdStore:
     def _made_genesis(self, shown: Shown) -> bool:
         """It is made if it is missing. One who may only read sees a table that nobody has settled."""
         try:
-            return self._write_genesis(shown, Genesis(version=_first_version()))
+            return self._write_genesis(shown, Genesis(version=first_version()))
         except (Refused, StoreUnusable):
             return False
 
@@ -376,7 +357,8 @@ class EtcdStore:
         self._genesis, self._shown, self._status = Known(), None, (0, 0)
 
     def _remember(self, name: str, known: Known) -> None:
-        if len(self._known) >= KNOWN_MAX and name not in self._known:
+        self._known.pop(name, None)  # those of this trip stand last: its answers are made of what is remembered
+        if len(self._known) >= KNOWN_MAX:
             del self._known[next(iter(self._known))]  # the oldest: a batch is far smaller than this memory
         self._known[name] = known
 
@@ -449,20 +431,6 @@ def _listing(name: str, kv: dict[str, Any], index: int) -> Listing:
         return Listing(name, known_row(kv).row_at(index), written_at(kv))
     except Refused as error:
         return Listing(ascii(name)[1:-1][:NAME_MAX], None, "", str(error))
-
-
-def _writes_genesis(request: StoreRequest) -> bool:
-    match request:
-        case Take(seen=seen):
-            return seen is None
-        case Place() | Settle() | Prune():
-            return True
-    return False
-
-
-def _first_version() -> int:
-    """Of a genesis row that is made: who waits for the table to be settled must not take it for an earlier one (L9)."""
-    return 1 + secrets.randbelow(10**9)
 
 
 def _identity(found: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ TLS_PASSES = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.
 
 
 REMEDIES = (
-    ("permission denied", "give this user the rights that `primacy lease schema etcd` prints"),
+    ("permission denied", "give this user the rights that `primacy lease schema --store etcd://…` prints"),
     ("invalid user ID or password", "correct the user or the password in the address"),
     ("user name is empty", "this cluster asks for a user: etcd://user:password@host"),
     ("user name not found", "correct the user in the address"),

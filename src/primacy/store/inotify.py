@@ -8,6 +8,7 @@ anybody else, or one that is not heard (other machine, other file system), costs
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 IN_ATTRIB = 0x0000_0004
@@ -21,7 +22,9 @@ class Ear:
     """Listens to one file. The descriptor is readable when it was touched."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError, as when the user has too many of them."""
+        """Raises OSError, as when the user has too many of them, or where the kernel has none."""
+        if not hasattr(_libc, "inotify_init1"):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         self.descriptor = _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         try:
             _checked(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), IN_ATTRIB))

@@ -1,8 +1,8 @@
 """Leases in MySQL or MariaDB, by PyMySQL, on one synchronous connection.
 
-There is no RETURNING, so that a write is followed by a look, but for the common case: all rows of a renewal changed, as
-their number says, and what stands in them is known. The connection asks for the number of rows *found*, so that a row
-written twice alike counts as well (the SQL coordinator, flaw 8).
+There is no RETURNING, so that a write is followed by a look, but for the common case: all rows of a renewal or of
+a release changed, as their number says, and what stands in them is known. The connection asks for the number of rows
+*found*, so that a row written twice alike counts as well (the SQL coordinator, flaw 8).
 
 What changes the genesis row, too, is a short transaction: it locks that row, then the lease's, decides by
 `conditions.after`, and writes. Everybody locks in this order, so that nobody waits in a circle.
@@ -22,7 +22,7 @@ from typing import Any
 from primacy.election.store import GENESIS, Genesis, Place, Prune, ReleaseRow, Renew, Row, Settle, Take
 from primacy.errors import CannotHere, MissingExtra, NotReached, Refused, StoreUnusable
 from primacy.store.conditions import after
-from primacy.store.port import next_link, server_limit_ms
+from primacy.store.port import News, next_link, server_limit_ms
 from primacy.store.sql import (
     NoTable,
     Result,
@@ -51,6 +51,8 @@ from primacy.store.sql_text import mysql as mysql_texts
 try:
     import pymysql
     from pymysql.constants import CLIENT, ER, SERVER_STATUS
+
+    from primacy.store.mysql_news import KeptLocks, Lock, Waiter, first_line, lock_name
 except ImportError:
     raise MissingExtra("a store in MySQL or MariaDB", "mysql") from None
 
@@ -80,6 +82,8 @@ LIMITED = ("SELECT", "INSERT", "UPDATE", "DELETE")
 KNOWN_MAX = 10_000
 """Rows of our own that are remembered between renewals."""
 PROOF_BITS = 62
+STEPS_TO_CONNECT = 4
+"""Each of these may take this part of a statement's limit, where the connection is for news only: renewals wait."""
 
 
 class MysqlStore(SqlStore):
@@ -102,13 +106,20 @@ class MysqlStore(SqlStore):
         self._known: dict[str, Row] = {}
         """What our own renewals left in the store, so that the next one need not look."""
         self._random = random.SystemRandom()
+        self._database = ""
+        self._kept = KeptLocks(self._lock_name)
+        self._waiter = Waiter(self._connect_for_news, self._lock_name, self._where)
         self.texts = mysql_texts(table, "''")
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         self._known.clear()
+        self._kept.forget()
         if connection is not None and not self._is_inherited(connection):
             connection._force_close()  # without a farewell, which would wait for a server that hangs
+        if self._waiter.connection is not None and self._is_inherited(self._waiter.connection):
+            self._waiter.connection = None
+        self._waiter.close()
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
@@ -119,6 +130,8 @@ class MysqlStore(SqlStore):
             raise Refused(f"{self._where()} is read-only, like a replica: a lease needs the server that is written to")
         self._position = int(position or 0)
         rows = rows_of([values[5:] for values in found if values[5] is not None])
+        self._kept.saw(self._connection, names, rows)
+        self._waiter.saw(names, rows)
         return StatementResult(str(server), rows, number, self._position, wall_ms)
 
     def _take(self, take: Take) -> StatementResult:
@@ -153,14 +166,11 @@ class MysqlStore(SqlStore):
         count = self._write(self.texts.renew, values)
         if count == 0:
             return {}
-        if count == len(requests) and all(
-            row is not None and (row.holder, row.token, row.seq) == (request.holder, request.token, request.seq)
-            for row, request in zip(before, requests, strict=True)
-        ):
+        known = _as_known(requests, before) if count == len(requests) else None
+        if known is not None:
             return {
                 name: row._replace(seq=row.seq + 1, server=server, proof=str(proof))
-                for name, row in zip(names, before, strict=True)
-                if row is not None
+                for name, row in zip(names, known, strict=True)
             }
         return self._proved(names, server, proof)
 
@@ -171,10 +181,19 @@ class MysqlStore(SqlStore):
         for successor in sorted({request.successor for request in requests}):
             chosen = [request for request in requests if request.successor == successor]
             proof, names = self._proof(), [request.name for request in chosen]
-            for name in names:
-                self._known.pop(name, None)
+            before = [self._known.pop(name, None) for name in names]
             values = {"names": names, "batch": _quadruples(chosen), "successor": successor, "proof": proof}
-            if self._write(self.texts.release, values):
+            count = self._write(self.texts.release, values)
+            if count:
+                self._kept.free(self._connection, names)
+            known = _as_known(chosen, before) if count == len(chosen) else None
+            if known is not None:
+                server = known[0].server  # which the statement has compared with its own
+                rows |= {
+                    name: row._replace(released=True, successor=successor, proof=str(proof))
+                    for name, row in zip(names, known, strict=True)
+                }
+            elif count:
                 seen = self._look(names, count=False)
                 server = seen.server
                 rows |= {name: row for name, row in seen.rows.items() if row.proof == str(proof)}
@@ -193,6 +212,9 @@ class MysqlStore(SqlStore):
         for name, row in rows.items():
             if len(self._known) < KNOWN_MAX:
                 self._known[name] = row
+        if rows:
+            self._kept.keep(self._connection, rows)
+            self._waiter.ours(rows)
         return StatementResult(server, rows, -1, self._position)
 
     def _proof(self) -> int:
@@ -260,6 +282,7 @@ class MysqlStore(SqlStore):
     def _run(self, text: str, values: dict[str, Any]) -> tuple[int, list[tuple[Any, ...]]]:
         connection = self._connected()
         try:
+            self._kept.read(connection)
             with connection.cursor() as cursor:
                 count = cursor.execute(self._prefix + text if text.startswith(LIMITED) else text, values)
                 return count, list(cursor.fetchall())
@@ -268,6 +291,26 @@ class MysqlStore(SqlStore):
 
     def _migrate(self) -> None:
         raise AssertionError("tables of version 0.1 have every column that is needed")
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    def listen(self) -> int:
+        self._check_process()
+        return self._waiter.listen()
+
+    def news(self) -> list[News]:
+        self._check_process()
+        return self._waiter.news()
+
+    def _lock_name(self, lock: Lock) -> str:
+        return lock_name(self._database, self._table, lock.name, lock.token)
+
+    def _connect_for_news(self) -> Any:
+        limit_s = self._limit_ms / 1_000 / STEPS_TO_CONNECT
+        try:
+            return self._opened(limit_s, limit_s)
+        except (pymysql.Error, OSError, RuntimeError) as error:
+            raise NotReached(f"{self._where()} has no second connection for us: {first_line(error)}") from None
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
@@ -287,30 +330,35 @@ class MysqlStore(SqlStore):
     def _connect(self) -> None:
         limit_s = self._limit_ms / 1_000
         self._given = self._options()
+        try:
+            self._connection = self._opened(max(limit_s, 1.0), limit_s)
+        except (pymysql.Error, OSError) as error:
+            raise self._meaning(error) from None
+        except RuntimeError as error:  # PyMySQL says so where a way to log in needs a package that is not there
+            raise StoreUnusable(f"{self._where()}: {first_line(error)}") from None
+        self._prefix, self._link = "", next_link()
+        self._set_up()
+
+    def _opened(self, connect_s: float, limit_s: float) -> Any:
         options = {
             **self._given,
             "autocommit": True,
-            "connect_timeout": max(limit_s, 1.0),
+            "connect_timeout": connect_s,
             "read_timeout": limit_s,
             "write_timeout": limit_s,
             "client_flag": self._given.get("client_flag", 0) | CLIENT.FOUND_ROWS,
             "program_name": "primacy",
         }
-        try:
-            self._connection = pymysql.connect(**options)
-        except (pymysql.Error, OSError) as error:
-            raise self._meaning(error) from None
-        except RuntimeError as error:  # PyMySQL says so where a way to log in needs a package that is not there
-            raise StoreUnusable(f"{self._where()}: {_first_line(error)}") from None
-        self._prefix, self._link = "", next_link()
-        self._set_up()
+        return pymysql.connect(**options)
 
     def _set_up(self) -> None:
         """Which of the two it is; limits; and what it must not be."""
-        ((version, log_bin),) = self._execute("SELECT VERSION(), @@log_bin", {})
+        ((version, log_bin, database),) = self._execute("SELECT VERSION(), @@log_bin, DATABASE()", {})
+        self._database = str(database)
         has = dict(self._execute("SHOW VARIABLES WHERE Variable_name IN ('binlog_format', 'server_uid')", {}))
         maria = "mariadb" in version.lower()
         self._name = "MariaDB" if maria else "MySQL"
+        self._waiter.maria = maria
         if log_bin and has.get("binlog_format") == "STATEMENT":  # newer MySQL has rows only, and no variable
             self.close()
             raise CannotHere(f"{self._where()} has binlog_format = STATEMENT: set it to ROW or MIXED")
@@ -329,7 +377,7 @@ class MysqlStore(SqlStore):
 
     def _meaning(self, error: Exception) -> Exception:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        text = f"{self._where()}: {_first_line(error)}"
+        text = f"{self._where()}: {first_line(error)}"
         if code in NO_TABLE:
             return NoTable(f"{self._where()} has no table {self._table}")
         cause = getattr(error, "original_exception", error)
@@ -372,6 +420,8 @@ def _quadruples(requests: Sequence[Renew] | Sequence[ReleaseRow]) -> list[tuple[
     return [(request.name, request.holder, request.token, request.seq) for request in requests]
 
 
-def _first_line(error: Exception) -> str:
-    words = [str(word) for word in error.args if isinstance(word, str) and word]
-    return (words[0] if words else str(error) or type(error).__name__).strip().partition("\n")[0]
+def _as_known(requests: Sequence[Renew] | Sequence[ReleaseRow], rows: Sequence[Row | None]) -> list[Row] | None:
+    """The rows, if all that is asked for is what we left there."""
+    asked = [request[1:] for request in _quadruples(requests)]
+    found = [row for row in rows if row is not None]
+    return found if [(row.holder, row.token, row.seq) for row in found] == asked else None

@@ -2,8 +2,8 @@
 
 A SQLite file that is put back in place (`cp`, `.restore`, the backup API) keeps its device and inode, and in WAL mode
 even its change counter. All users of the file are on this machine, so they keep a small file beside it, `FILE-primacy`,
-with the proof of the last write of every row. The proof is random and new with every write: a row whose proof is
-another one comes from an older file.
+with the proof of the last write of every row, and a digest of what was written. The proof is random and new with every
+write: a row whose proof is another one comes from an older file; one with another digest was changed by hand.
 
 It is written under the database's own write lock, before the commit. Who is killed in between leaves a row that does
 not vouch: it is watched for the longest wait, and then taken. The note has the boot id of the kernel, so it need not
@@ -16,12 +16,14 @@ The file is a head and one slot per name, none of which crosses a page, so that 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 
+from primacy.election.store import Row
 from primacy.errors import NotReached, Refused, StoreUnusable
 from primacy.store.port import NAME_MAX
 
@@ -35,12 +37,15 @@ EMPTY = b"\0" * SLOT
 SPREAD_MAX = 8
 """Slots are read together if they are not spread over more than so many times as many."""
 FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+PROOF_LETTERS = 16
+SHORT = NAME_MAX + PROOF_LETTERS
+"""A name and a proof, with a checksum behind them: all that a slot of an earlier version holds."""
 CHANGES_AT = SLOT - 16
 """Where the head counts slots that were given to a name or taken from one; outside of its checksum."""
 
 
 class Note:
-    """One user's view of the note. All but `proof_of` is called under the database's write lock."""
+    """One user's view of the note. All but `noted` is called under the database's write lock."""
 
     def __init__(self, database: str, boot_id: str = BOOT_ID) -> None:
         self.path = database + SUFFIX
@@ -60,7 +65,7 @@ class Note:
         """A head that was found sound, and for which file."""
         self._held = False
         self._locked: dict[str, tuple[int | None, str | None]] = {}
-        """Slot and proof of names that were looked up under the present lock: nobody else changes them."""
+        """Slot and content of names that were looked up under the present lock: nobody else changes them."""
         self.word = ""
         """Empty: there is no note that could be used."""
 
@@ -120,18 +125,18 @@ class Note:
         """The database's write lock is ours from now on, or no longer: what was looked up before may have changed."""
         self._held, self._locked = held, {}
 
-    def proof_of(self, name: str) -> str | None:
-        """The proof of its last write in this boot; None: there was none. What is torn matches no proof."""
+    def noted(self, name: str) -> str | None:
+        """Of its last write in this boot: `vouching`; None: there was none. What is torn vouches for nothing."""
         if name in self._locked:
             return self._locked[name][1]
         slot, data = self._found(name)
-        proof = None if slot is None else _proof_in(data)
+        noted = None if slot is None else _noted_in(data)
         if self._held:
-            self._locked[name] = (slot, proof)
-        return proof
+            self._locked[name] = (slot, noted)
+        return noted
 
     def read(self, names: Sequence[str]) -> None:
-        """Looks all of them up at once, for `proof_of`; under the lock. What is not where it was is left to that."""
+        """Looks all of them up at once, for `noted`; under the lock. What is not where it was is left to that."""
         slots = sorted((slot, name) for name in names if (slot := self._slots.get(name)) is not None)
         if not self._held or not slots:
             return
@@ -142,20 +147,20 @@ class Note:
         for slot, name in slots:
             data = found[(slot - first) * SLOT : (slot - first + 1) * SLOT]
             if data[:NAME_MAX].rstrip(b"\0") == name.encode():
-                self._locked[name] = (slot, _proof_in(data))
+                self._locked[name] = (slot, _noted_in(data))
 
-    def write_all(self, proofs: Mapping[str, str | None]) -> None:
+    def write_all(self, texts: Mapping[str, str | None]) -> None:
         """As `write`, of many names: slots side by side are written together."""
         self._check_writable()
         runs: list[tuple[int, bytes]] = []
-        known = {name: self._locked[name][0] for name in proofs if name in self._locked}
-        for name, proof in proofs.items():
+        known = {name: self._locked[name][0] for name in texts if name in self._locked}
+        for name, text in texts.items():
             slot = known.get(name)
-            if slot is None or proof is None:
-                self.write(name, proof)
+            if slot is None or text is None:
+                self.write(name, text)
                 continue
-            self._locked[name] = (slot, proof)
-            runs.append((slot, _slot_of(name, proof)))
+            self._locked[name] = (slot, text)
+            runs.append((slot, _slot_of(name, text)))
         runs.sort()
         at = 0
         while at < len(runs):
@@ -165,11 +170,11 @@ class Note:
             self._write(b"".join(data for _, data in runs[at:end]), runs[at][0] * SLOT)
             at = end
 
-    def write(self, name: str, proof: str | None) -> None:
+    def write(self, name: str, text: str | None) -> None:
         """Before the commit of what it says. None: the row is gone."""
         self._check_writable()
         slot = (self._locked.get(name) or self._found(name))[0]
-        if proof is None:
+        if text is None:
             if slot is not None:
                 self._count()
                 self._put(slot, EMPTY)
@@ -186,8 +191,8 @@ class Note:
             self._count()
             self._slots[name], self._end = slot, max(self._end, slot + 1)
         if self._held:
-            self._locked[name] = (slot, proof)
-        self._put(slot, _slot_of(name, proof))
+            self._locked[name] = (slot, text)
+        self._put(slot, _slot_of(name, text))
 
     # --- the file -----------------------------------------------------------------------------------------------------
 
@@ -304,14 +309,31 @@ def _is_sealed(data: bytes) -> bool:
     return len(data) > 8 and b"%08x" % zlib.crc32(data[:-8]) == data[-8:]
 
 
-def _slot_of(name: str, proof: str) -> bytes:
-    body = name.encode("ascii").ljust(NAME_MAX, b"\0") + proof.encode("ascii").ljust(16, b"\0")
-    return _sealed(body).ljust(SLOT, b"\0")
+def vouching(name: str, row: Row) -> str:
+    """What the note says of a row: its proof, and a digest of all that stands in it."""
+    *plain, proof = row[:10]
+    text = "\n".join((name, proof, *(str(int(value)) if isinstance(value, bool) else str(value) for value in plain)))
+    return proof + hashlib.blake2b(text.encode(), digest_size=PROOF_LETTERS // 2).hexdigest()
 
 
-def _proof_in(data: bytes) -> str:
-    return data[NAME_MAX : NAME_MAX + 16].decode("ascii", "replace") if _is_whole(data) else "torn"
+def vouches(name: str, row: Row, noted: str) -> bool:
+    """Whether the row is the one that the note tells of. An earlier version notes the proof alone."""
+    return noted == (row.proof if len(noted) == PROOF_LETTERS else vouching(name, row))
 
 
-def _is_whole(data: bytes) -> bool:
-    return len(data) == SLOT and _is_sealed(data[: NAME_MAX + 16 + 8])
+def _slot_of(name: str, text: str) -> bytes:
+    short = name.encode("ascii").ljust(NAME_MAX, b"\0") + text[:PROOF_LETTERS].encode("ascii").ljust(16, b"\0")
+    whole = _sealed(short)
+    digest = text[PROOF_LETTERS:].encode("ascii")
+    return (_sealed(whole + digest) if digest else whole).ljust(SLOT, b"\0")
+
+
+def _noted_in(data: bytes) -> str:
+    if len(data) != SLOT or not _is_sealed(data[: SHORT + 8]):
+        return "torn"
+    proof, digest = data[NAME_MAX:SHORT], data[SHORT + 8 : SHORT + 8 + PROOF_LETTERS]
+    if not digest.strip(b"\0"):
+        return proof.decode("ascii", "replace")
+    if not _is_sealed(data[: SHORT + 8 + PROOF_LETTERS + 8]):
+        return "torn"
+    return (proof + digest).decode("ascii", "replace")

@@ -223,6 +223,11 @@ def _texts(seen: Row | Genesis | None) -> tuple[str, ...]:
             return (seen.settled, seen.mark)
 
 
+def check_wait_max(wait_max_ms: int) -> None:
+    if not 0 <= wait_max_ms <= HOLD_MS_MAX:
+        raise UsageError(f"the longest wait of a table is at most {HOLD_MS_MAX} ms, not {wait_max_ms}")
+
+
 def check_table(table: str) -> str:
     """The table's name, if it needs no quoting anywhere (A30)."""
     if not _TABLE.fullmatch(table):

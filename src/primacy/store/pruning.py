@@ -42,8 +42,10 @@ def why_not(seen: StoreAnswer) -> str:
     row, genesis = seen.row, seen.genesis
     if not seen.ok:
         return seen.reason
-    if row is None or genesis is None:
+    if row is None:
         return "it is gone"
+    if genesis is None:
+        return "this store keeps all rows: remove it by its own means, when nobody uses it any more"
     if not row.released:
         return "it is not released"
     if not row.vouches:

@@ -13,13 +13,48 @@ from primacy.errors import UsageError
 from primacy.store import sql_text, sqlite_text
 from primacy.store.port import check_table
 
-KINDS = ("sqlite", "postgresql", "mysql", "mariadb", "etcd")
+KINDS = ("sqlite", "postgresql", "mysql", "mariadb", "etcd", "redis", "kubernetes")
+
+REDIS_RIGHTS = (
+    "+eval +evalsha +info +hget +hset +hdel +hlen +hscan +select +publish +subscribe '+config|get' '+pubsub|numsub'"
+)
+
+
+KUBERNETES_RIGHTS = """\
+# for kubectl apply -f -; instead of NAMESPACE: where the leases are, and the service account USER
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: primacy-leases, namespace: NAMESPACE}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, watch, create, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: primacy-leases, namespace: NAMESPACE}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: primacy-leases}
+subjects:
+- {kind: ServiceAccount, name: USER, namespace: NAMESPACE}
+---
+# which cluster this is: one object, read only
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: primacy-cluster, namespace: kube-system}
+rules:
+- {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: primacy-cluster-NAMESPACE-USER, namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: primacy-cluster}
+subjects:
+- {kind: ServiceAccount, name: USER, namespace: NAMESPACE}
+"""
 
 
 def kind_of(url: str) -> str:
     """The database that an address means."""
     scheme = url.partition(":")[0].partition("+")[0].lower()
-    kind = {"postgres": "postgresql", "etcds": "etcd"}.get(scheme, scheme)
+    kind = {"postgres": "postgresql", "etcds": "etcd", "rediss": "redis"}.get(scheme, scheme)
     if kind not in KINDS:
         raise UsageError(f"there is no schema for {scheme[:20]!r}; there is one for {', '.join(KINDS)}")
     return kind
@@ -31,7 +66,8 @@ def schema(kind: str, table: str, user: str = "") -> str:
     text = _statements(kind, t, who)
     if user or kind == "sqlite":
         return text
-    return f"{'#' if kind == 'etcd' else '--'} instead of USER: who uses the leases; --user NAME puts it in\n{text}"
+    begin = "#" if kind in ("etcd", "redis", "kubernetes") else "--"
+    return f"{begin} instead of USER: who uses the leases; --user NAME puts it in\n{text}"
 
 
 def _statements(kind: str, t: str, who: str) -> str:
@@ -47,6 +83,10 @@ def _statements(kind: str, t: str, who: str) -> str:
             return f"{_table(sql_text.mysql(t, ''))}GRANT SELECT, INSERT, UPDATE ON {t} TO {account};\n"
         case "etcd":
             return f"etcdctl role grant-permission {who} --prefix=true readwrite {t}/\n"
+        case "redis":
+            return f"redis-cli ACL SETUSER {who} '~{t}' '&{t}' {REDIS_RIGHTS}\n"
+        case "kubernetes":
+            return KUBERNETES_RIGHTS.replace("USER", who)
     raise UsageError(f"there is no schema for {kind!r}; there is one for {', '.join(KINDS)}")
 
 

@@ -29,8 +29,16 @@ from primacy.election.store import (
     StoreRequest,
     Take,
 )
-from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable, UsageError
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Listing, check_request, checked_row, listing_of
+from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable
+from primacy.store.port import (
+    LIST_MAX,
+    NAME_MAX,
+    Listing,
+    check_request,
+    check_wait_max,
+    checked_row,
+    listing_of,
+)
 from primacy.store.sql_text import Texts
 
 Result = TypeVar("Result")
@@ -175,8 +183,7 @@ class SqlStore(ABC):
         `new`: an operator's word that there was never a lease here, so that fresh names are free at once (L9).
         `wait_max_ms`: the longest wait that the table admits is raised to this, never lowered.
         """
-        if not 0 <= wait_max_ms <= HOLD_MS_MAX:
-            raise UsageError(f"the longest wait of a table is at most {HOLD_MS_MAX} ms, not {wait_max_ms}")
+        check_wait_max(wait_max_ms)
         self._execute(self.texts.create, {})
         self._migrated(lambda: self._execute(self.texts.genesis, {"wait_max": WAIT_MAX_MS}))
         if wait_max_ms:

@@ -28,7 +28,7 @@ from primacy.errors import CannotHere, NotReached, Refused, StoreUnusable, Usage
 from primacy.store import sqlite_text
 from primacy.store.conditions import after, needs_count
 from primacy.store.inotify import Ear
-from primacy.store.note import Note
+from primacy.store.note import PROOF_LETTERS, Note, vouches, vouching
 from primacy.store.port import LIST_MAX, Listing, News, listing_of, next_link
 from primacy.store.sql import NoTable, OldTable, SqlStore, StatementResult, genesis_of, named_row
 
@@ -157,10 +157,12 @@ class SqliteStore(SqlStore):
 
         One that was not written since the note began is of another identity; version 0.1 writes no proof.
         """
-        *plain, proof = values[1:11]
-        noted = self._note.proof_of(str(values[0])) if self._note.word else "none"
-        vouches = proof == noted if noted is not None else bool(proof) and plain[-1] != self._me
-        return named_row(values[0], [*plain, proof, noted or "", vouches])
+        name, *plain = values[:11]
+        noted = self._note.noted(str(name)) if self._note.word else "none"
+        row = named_row(name, [*plain, (noted or "")[:PROOF_LETTERS], True])
+        if noted is not None:
+            return row._replace(vouches=vouches(str(name), row, noted))
+        return row._replace(vouches=bool(row.proof) and row.server != self._me)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -218,8 +220,8 @@ class SqliteStore(SqlStore):
         """Each with its new proof, which the note has before the table; None: it goes."""
         for name in rows:
             if name not in self._before:
-                self._before[name] = self._note.proof_of(name)
-        self._note.write_all({name: None if row is None else row.proof for name, row in rows.items()})
+                self._before[name] = self._note.noted(name)
+        self._note.write_all({name: None if row is None else vouching(name, row) for name, row in rows.items()})
         removed = [{"name": name} for name, row in rows.items() if row is None]
         if removed:
             connection.executemany(self._remove, removed)

@@ -18,10 +18,12 @@ It must never wait without a limit while somebody asks, nor let a fault of the s
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +59,11 @@ class StoreCounts:
     trip_ms: int = 0
     """How long the newest round took."""
     trip_max_ms: int = 0
+
+
+RING = (1).to_bytes(8, sys.byteorder)
+"""One more, for an eventfd, which takes eight bytes."""
+WAKE_BYTES = 4_096
 
 
 class StorePort:
@@ -111,7 +118,7 @@ class StoreThread:
         """When each of them was asked for."""
         self._left = False
         """The newest round could not do all that waited."""
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake, self._bell = _waker()
         self._notifies = store if isinstance(store, Notifies) else None
         self._news_fd = -1
         self._all_ms = NEVER_MS
@@ -150,7 +157,8 @@ class StoreThread:
         else:
             self.store.close()
         with self._lock:
-            os.close(self._wake)
+            for descriptor in {self._wake, self._bell}:
+                os.close(descriptor)
             self._wake = -1
 
     # --- from other threads -------------------------------------------------------------------------------------------
@@ -179,7 +187,8 @@ class StoreThread:
     def _ring(self) -> None:
         """Under the lock, so that the descriptor is still ours."""
         if self._wake >= 0:
-            os.eventfd_write(self._wake, 1)
+            with contextlib.suppress(BlockingIOError):  # a full pipe rings already
+                os.write(self._bell, RING)
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 
@@ -233,7 +242,7 @@ class StoreThread:
             self._hear_news()
         if self._wake not in ready:
             return
-        os.eventfd_read(self._wake)
+        os.read(self._wake, WAKE_BYTES)
 
     def _gather(self) -> None:
         """A moment, for more requests to share the next statements: not for what a round left to the next one."""
@@ -334,3 +343,14 @@ class StoreThread:
         if sentence not in self._said and len(self._said) < 100:
             self._said.add(sentence)
             self._note(sentence)
+
+
+def _waker() -> tuple[int, int]:
+    """A descriptor that becomes readable, and one that makes it so: the same, where the kernel has it."""
+    if hasattr(os, "eventfd"):
+        made = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        return made, made
+    read, write = os.pipe()
+    for end in (read, write):
+        os.set_blocking(end, False)
+    return read, write

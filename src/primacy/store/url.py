@@ -5,6 +5,8 @@
     postgresql://user:password@host/db   also postgres://, and SQLAlchemy's spellings such as postgresql+asyncpg://
     mysql://…  mariadb://…               likewise
     etcd://host:port,host:port           etcds:// for TLS
+    redis://user:password@host:port/0    Redis or Valkey; rediss:// for TLS
+    kubernetes:                          Leases of the pod's own namespace; kubernetes://namespace?kubeconfig=FILE
 
 or an SQLAlchemy engine that the application already has, synchronous or not: its address and connect arguments are used
 for an own connection.
@@ -15,7 +17,7 @@ from __future__ import annotations
 import re
 import ssl
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from primacy.errors import UsageError
 from primacy.store.engine import from_engine, is_engine
@@ -42,7 +44,44 @@ def open_store(where: Any, *, table: str = TABLE, limit_ms: int = LIMIT_MS, crea
     raise UsageError(f"a store is an address such as postgresql://host/db, or an SQLAlchemy engine, not {where!r:.60}")
 
 
+PASSWORD_FILE = "password_file"
+PASSWORD_BYTES_MAX = 4_096
+
+
+def with_password(url: str) -> str:
+    """`?password_file=FILE` of any store: its first line is the password, which then stands in no address that others
+    see (`ps`, a file that is shared)."""
+    head, mark, query = url.partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
+    named = [value for key, value in options if key == PASSWORD_FILE]
+    if not named:
+        return url
+    rest = "&".join(part for part in query.split("&") if not part.startswith(f"{PASSWORD_FILE}="))
+    scheme, found, place = head.partition("://")
+    login = place.partition("/")[0].rpartition("@")[0]
+    if not found or not login or ":" in login:
+        raise UsageError(f"?{PASSWORD_FILE}= needs a user without a password in the address: {scheme}://USER@host/db")
+    password = quote(_first_line(named[-1]), safe="")
+    return f"{scheme}://{login}:{password}@{place[len(login) + 1 :]}{mark if rest else ''}{rest}"
+
+
+def _first_line(path: str) -> str:
+    if not path.startswith("/"):
+        raise UsageError(f"?{PASSWORD_FILE}={path[:80]}: name the file from the root, such as /etc/primacy/password")
+    try:
+        with open(path, "rb") as file:
+            line = file.read(PASSWORD_BYTES_MAX).split(b"\n", 1)[0].rstrip(b"\r").decode()
+    except OSError as error:
+        raise UsageError(f"?{PASSWORD_FILE}={path[:80]}: {error.strerror}; make it, readable for this user") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"?{PASSWORD_FILE}={path[:80]}: its first line is no text") from None
+    if not line:
+        raise UsageError(f"?{PASSWORD_FILE}={path[:80]}: its first line is empty; write the password there")
+    return line
+
+
 def _by_url(url: str, table: str, limit_ms: int, create: bool) -> LeaseStore:
+    url = with_password(url)
     scheme = re.split(r"[:+]", url, maxsplit=1)[0].lower()
     rest = url.partition(":")[2]
     match scheme:
@@ -65,9 +104,13 @@ def _by_url(url: str, table: str, limit_ms: int, create: bool) -> LeaseStore:
             return MysqlStore(lambda: options, table, limit_ms, create)
         case "etcd" | "etcds":
             return _etcd(url, table, limit_ms)
+        case "redis" | "rediss":
+            return _redis(url, table, limit_ms, create)
+        case "kubernetes":
+            return _kubernetes(url, table, limit_ms)
     raise UsageError(
-        f"{scheme[:20]!r} is no store: an address begins with memory:, sqlite:///, postgresql://, mysql://, mariadb:// "
-        "or etcd://"
+        f"{scheme[:20]!r} is no store: an address begins with memory:, sqlite:///, postgresql://, mysql://, "
+        "mariadb://, etcd://, redis:// or kubernetes:"
     )
 
 
@@ -82,7 +125,17 @@ def sqlite_path(url: str) -> str:
     return path
 
 
-MYSQL_TEXTS = ("unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "server_public_key", "bind_address")
+MYSQL_TEXTS = (
+    "unix_socket",
+    "read_default_file",
+    "read_default_group",
+    "ssl_ca",
+    "ssl_cert",
+    "ssl_key",
+    "ssl_key_password",
+    "server_public_key",
+    "bind_address",
+)
 MYSQL_FLAGS = ("ssl_verify_cert", "ssl_verify_identity", "ssl_disabled")
 
 
@@ -123,6 +176,58 @@ def _etcd(url: str, table: str, limit_ms: int) -> LeaseStore:
     user, _, password = login.partition(":")
     tls = _tls(address(url.replace(hosts, "x"), 2379).options) if scheme == "etcds" else None
     return EtcdStore(Gateway(endpoints, limit_ms, tls, unquote(user), unquote(password)), table)
+
+
+DURABILITY = "durability"
+
+
+def _redis(url: str, table: str, limit_ms: int, create: bool) -> LeaseStore:
+    """`?durability=advisory`: also where the server may forget who holds, or two may grant at once."""
+    from primacy.store.redis import RedisStore
+    from primacy.store.redis_wire import Target
+
+    scheme = url.partition("://")[0].lower()
+    found = address(url, 6379)
+    database = found.path.strip("/") or "0"
+    is_one = scheme in ("redis", "rediss") and found.host and "," not in found.host
+    if not is_one or not re.fullmatch(r"[0-9]{1,5}", database):
+        raise UsageError(
+            "an address of Redis is redis://user:password@host:port/0: one server, and its database's number"
+        )
+    durability = found.options.pop(DURABILITY, "durable")
+    if durability not in ("durable", "advisory"):
+        raise UsageError(f"?{DURABILITY}={durability[:20]} is neither durable nor advisory")
+    if found.options and scheme == "redis":
+        raise UsageError(
+            f"?{next(iter(found.options))}= is unknown here; there is {DURABILITY}; rediss:// has ca, cert, key"
+        )
+    tls = _tls(found.options) if scheme == "rediss" else None
+    target = Target(found.host, found.port, int(database), found.user, found.password, tls)
+    return RedisStore(target, table, limit_ms, create, advisory=durability == "advisory")
+
+
+def _kubernetes(url: str, table: str, limit_ms: int) -> LeaseStore:
+    """`?kubeconfig=FILE&context=NAME`: from outside of a pod."""
+    from primacy.store.kubernetes import NAMESPACE, KubernetesStore
+    from primacy.store.kubernetes_http import Api, by_kubeconfig, in_pod
+
+    where, _, query = url.partition(":")[2].partition("?")
+    namespace, options = where.strip("/"), dict(parse_qsl(query, keep_blank_values=True))
+    if namespace and not NAMESPACE.fullmatch(namespace):
+        raise UsageError(
+            "an address of Kubernetes is kubernetes: or kubernetes://namespace, and a namespace has at most 63 lower "
+            f"case letters, digits and hyphens, not {namespace[:60]!r}"
+        )
+    for key in options:
+        if key not in ("kubeconfig", "context"):
+            raise UsageError(f"?{key}= is unknown here; there are kubeconfig, context")
+    path, context = options.get("kubeconfig", ""), options.get("context", "")
+    if context and not path:
+        raise UsageError(f"?context={context[:40]} is of a kubeconfig: name the file, too")
+    if path and not path.startswith("/"):
+        raise UsageError(f"?kubeconfig={path[:80]}: name the file from the root, such as /home/me/.kube/config")
+    account = (lambda: by_kubeconfig(path, context, namespace)) if path else (lambda: in_pod(namespace))
+    return KubernetesStore(Api(account, limit_ms), table)
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext:

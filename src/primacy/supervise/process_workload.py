@@ -56,6 +56,24 @@ None: there is no such process now, so that the others wait out the hold should 
 """
 
 
+class Reserve:
+    """How many guards the workloads of one process keep ready. One that finds no place starts its guard when it needs
+    it, as one does whose spare guard was lost: a start then takes as long as that of an interpreter."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = 0
+
+    def take(self) -> bool:
+        if self.taken >= self.most:
+            return False
+        self.taken += 1
+        return True
+
+    def give_back(self) -> None:
+        self.taken -= 1
+
+
 @dataclass(eq=False)
 class ProcessWorkload:
     """One command under a guard."""
@@ -72,6 +90,8 @@ class ProcessWorkload:
     gate: StartGate
     ready: Ready = lambda _: []
     rights: Rights | None = None
+    reserve: Reserve | None = None
+    """None: a guard is always kept ready."""
 
     def __post_init__(self) -> None:
         self.gate.let_in, self.gate.tell, self.gate.note = self._begin, self.host.tell, self.host.note
@@ -79,6 +99,8 @@ class ProcessWorkload:
         """Of the term whose work may run: in the guard's hands from its first start on (G4)."""
         self.guard: GuardLink | None = None
         self.spare: GuardLink | None = None
+        self._has_place = False
+        """In the reserve."""
         self.containment = ""
         self.containment_why = ""
         self.way = ""
@@ -130,9 +152,13 @@ class ProcessWorkload:
 
     async def prepare(self) -> None:
         """A guard is ready, and has said how well it can hold a tree."""
-        self._keep_spare()
+        self._keep_spare(needed=True)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), READY_S)
+            async with asyncio.timeout(READY_S):
+                await self._ready.wait()
+        if self.spare is not None and not self._has_reserve():
+            link, self.spare = self.spare, None
+            self._send_away(link)
 
     def hurry(self) -> None:
         self._step(vocabulary.Hurry())
@@ -176,8 +202,9 @@ class ProcessWorkload:
     async def close(self) -> None:
         """Guards that hold nothing are sent away, and waited for. One that does ends its tree when we are gone."""
         self._closed = True
+        self._leave_reserve()
         await self.gate.close()
-        self._timer.clear()
+        self._timer.end()
         if self._look is not None:
             self._look.cancel()
         if not self.is_over:
@@ -241,8 +268,9 @@ class ProcessWorkload:
 
     def _order_start(self, run: int, leadership: Leadership) -> None:
         if self.guard is None:
-            self._keep_spare()
+            self._keep_spare(needed=True)
             self.guard, self.spare = self.spare, None
+            self._leave_reserve()
         if self.guard is None:
             self._step(vocabulary.NotStarted(run, "no guard process could be started"))
             return
@@ -275,9 +303,9 @@ class ProcessWorkload:
 
     # --- guards -------------------------------------------------------------------------------------------------------
 
-    def _keep_spare(self) -> None:
+    def _keep_spare(self, *, needed: bool = False) -> None:
         """If none can be started now (no memory, no processes left), it is tried again later, or when it is needed."""
-        if self.spare is not None or self._closed:
+        if self.spare is not None or self._closed or not (needed or self._has_reserve()):
             return
         try:
             self.spare = GuardLink(self._hear, self._ended)
@@ -286,6 +314,17 @@ class ProcessWorkload:
             self._spare_later(AGAIN_S)
             return
         self.spare.hello(self.lock.path, self.require)
+
+    def _has_reserve(self) -> bool:
+        """There is a place for a spare guard of this workload."""
+        self._has_place = self._has_place or self.reserve is None or self.reserve.take()
+        return self._has_place
+
+    def _leave_reserve(self) -> None:
+        """Its spare guard is one at work now, or the workload is over."""
+        if self._has_place and self.reserve is not None:
+            self.reserve.give_back()
+        self._has_place = False
 
     def _spare_later(self, after_s: float) -> None:
         asyncio.get_running_loop().call_later(after_s, self._keep_spare)

@@ -65,7 +65,8 @@ class ShortCommand:
         """Kills it and waits until it is gone, but not for one that the kernel keeps."""
         self.kill()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._gone.wait(), GONE_S)
+            async with asyncio.timeout(GONE_S):
+                await self._gone.wait()
 
     def kill(self) -> None:
         """It, and what is left of its group; nobody is told."""

@@ -13,6 +13,10 @@ def no_route(name: str, address: str, why: str) -> str:
     return f"node {name} cannot be dialled at {address}: {why}"
 
 
+def unmoved(address: str, why: str) -> str:
+    return f"the members have this node at {address}: {why}; or move it: primacy members set NODE --addr HOST:PORT"
+
+
 def other_layout(name: str, theirs: int, ours: int) -> str:
     older = "this node" if theirs > ours else f"node {name}"
     return (
@@ -23,6 +27,13 @@ def other_layout(name: str, theirs: int, ours: int) -> str:
 
 def no_seal(name: str) -> str:
     return f"what comes from node {name} has no good seal: its secret, cluster.name or election.name is another"
+
+
+def no_election(name: str) -> str:
+    return (
+        f"some of what comes from node {name} is of no election here: its secret or cluster.name is another, or its "
+        "file has an election that this one has not"
+    )
 
 
 def duplicate_nodes(name: str, source: str) -> Trouble:

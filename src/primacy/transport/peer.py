@@ -48,6 +48,11 @@ class Peer:
         self.short = Shorthand()
         self.word = b""
         """What waits to be carried along by the next message."""
+        self.gathers_boot = 0
+        """The start of it that takes several datagrams in one."""
+        self.offered_boot = self.offers = 0
+        """The start that was told that we do, and how often."""
+        self.offered_s = 0.0
         self.heard_s = 0.0
         self.greeted_s = 0.0
         self.complained: set[str] = set()

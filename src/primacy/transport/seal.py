@@ -8,7 +8,7 @@ election and receiver. So a datagram of another cluster, of another election, fo
 back, has no good seal. `key` is kept for keys of single nodes; 0 is the cluster's one secret, and all nodes that have
 it trust each other fully.
 
-Five sorts:
+Seven sorts:
 
 - a message belongs to this start of the receiver, and comes once: the receiver's boot must be ours, the counter must be
   new in the window of its sender's start. So nothing that was recorded before a restart is ever heard after it.
@@ -19,6 +19,8 @@ Five sorts:
 - a word is what nodes tell each other beside the election (how they stand, what happened, orders of an operator): as
   safe from repetition as a message, and never seen by a strategy.
 - a message that carries a word along, which was in no hurry: the length of the message in two bytes, both after it.
+- a question of a node that is in no list, or not where it is listed: answered where it came from (`guests.py`).
+- a word between agents with several elections: this start takes several datagrams in one (`shared_udp.py`).
 
 A sort that is not known here is of a later version: counted, and not heard.
 
@@ -55,7 +57,7 @@ STARTS_MAX = 8
 STARTS_OVER_MAX = 4_096
 """Starts of one node, during one of ours, that are remembered to be over."""
 OUT_MAX = 1_024
-"""Beginnings of datagrams that are kept: five sorts for a hundred nodes, each started anew once."""
+"""Beginnings of datagrams that are kept: these sorts for a hundred nodes, each started anew once."""
 SECRET_BYTES_LEAST = 32
 SECRET_BYTES_MAX = 4_096
 DISTINCT_LEAST = 8
@@ -73,6 +75,8 @@ class Sort(IntEnum):
     GREETING = 2
     WORD = 3
     CARRIES = 4
+    QUESTION = 5
+    GATHERS = 6
 
 
 _SORTS = {int(sort): sort for sort in Sort}
@@ -214,7 +218,7 @@ class Seal:
         if data[0] != MAGIC:
             return Drop("foreign")
         body, tag = data[:-TAG_BYTES], data[-TAG_BYTES:]
-        if not self._is_good(body, tag):
+        if not self.fits(body, tag):
             return Drop("seal")
         _, layout, key, sort, boot, receiver_boot, counter, length = HEAD.unpack_from(body)
         name = body[HEAD.size : HEAD.size + length]
@@ -233,7 +237,8 @@ class Seal:
         head = HEAD.pack(MAGIC, LAYOUT, KEY_CLUSTER, sort, boot, self.boot, 0, len(name)) + name
         return head[:COUNTER_AT], head[COUNTER_AT + COUNTER_BYTES :]
 
-    def _is_good(self, body: bytes, tag: bytes) -> bool:
+    def fits(self, body: bytes, tag: bytes) -> bool:
+        """It was sealed for this node, in this cluster and election."""
         good = False
         for begun in self._in:
             made = begun.copy()

@@ -4,7 +4,8 @@ They come and go on the sockets of `udp_sockets.py`. Of each a bounded number of
 loop, of the one for all the fewest. A node that is down answers with "refused", which means nothing here.
 
 What is dropped is counted by kind. Only a datagram with a good seal is ever answered, by a greeting at most, and to the
-address that stands in our own list.
+address that stands in our own list; but for questions of those that are in none (`guests.py`). A node that does not
+know its own address `asks` like that itself, and says nothing else.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from hmac import compare_digest
 from time import monotonic
 from typing import Any
 
-from primacy.election.messages import Ack, Heartbeat, Message, Release
-from primacy.errors import CannotHere
-from primacy.loop import Timer, timer, unwatch, watch
-from primacy.transport import Hear, Overhear, ReadyDatagram, ignored, notices
+from primacy.election.messages import Ack, Heartbeat, Message, Query, Release
+from primacy.loop import Timer, timer
+from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, notices
 from primacy.transport.drop_counters import DropCounters
 from primacy.transport.duplicates import FORGOTTEN_S
+from primacy.transport.guests import SILENT_S, Guests, asked_in, is_taken
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
 from primacy.transport.link_cuts import LinkCuts
-from primacy.transport.peer import Address, Peer, numeric
+from primacy.transport.peer import Address, Peer, SocketAddress
 from primacy.transport.seal import (
     COUNTER_AT,
     COUNTER_BYTES,
@@ -50,6 +51,8 @@ SHORT = (Heartbeat, Ack)
 READS_MAX = 64
 """Datagrams of one node in a turn: several heartbeats of a hundred nodes, and still only about a millisecond."""
 ANY_READS_MAX = 16
+BESIDE_S = 1.5
+"""A node that runs speaks more often."""
 GREETING_S = 0.05
 """Between two greetings of one node: the shortest heartbeat of any profile (E1); a restart needs one."""
 CARRY_S = 0.3
@@ -64,6 +67,9 @@ class UdpTransport(UdpSockets):
     ) -> None:
         super().__init__(listen, others, complain)
         self.seal = seal
+        self.guests = Guests()
+        self.stranger: Callable[[str], None] = lambda _: None
+        """Told who is in no list and speaks as if it belonged."""
         self.drops = DropCounters(complain)
         self.links = LinkCuts()
         self._hear: Hear = lambda _: None
@@ -75,20 +81,18 @@ class UdpTransport(UdpSockets):
     def counters(self) -> dict[str, int]:
         return self.drops.counters
 
+    @property
+    def troubles(self) -> list[Trouble]:
+        own = [Trouble(self.seal.node, self._unmoved)] if self._unmoved else []
+        return own + super().troubles
+
     # --- start and end ------------------------------------------------------------------------------------------------
 
     async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
         self._loop = asyncio.get_running_loop()
         self._hear, self._overhear = hear, overhear
         self._carrying = timer(self._put_words)
-        found = await self._looked_up(self.listen, passive=True)
-        if found is None:
-            raise CannotHere(f"the own address {self.listen} cannot be resolved; say `bind` for this node in the file")
-        family, self._bound = found
-        self._any_socket = self._opened_any_socket(family)
-        watch(self._loop, self._any_socket, self._read, self._any_socket, None, ANY_READS_MAX)
-        for peer in self.peers.values():
-            self._dial(peer, numeric(peer.dialled, family))
+        await self._open()
         self._resolving = self._loop.create_task(self._resolve())
         self._resolving.add_done_callback(self._resolved)
 
@@ -97,19 +101,23 @@ class UdpTransport(UdpSockets):
             self._resolving.cancel()
             self._resolving = None
         self.drops.close()
-        for peer in self.peers.values():
-            self._hang_up(peer)
         if self._any_socket is not None:
-            self._carrying.clear()
-            unwatch(self._loop, self._any_socket)
-            self._any_socket.close()
-            self._any_socket = None
+            self._carrying.end()
+        self._close_any_socket()
+
+    def _new_peer(self, name: str, dialled: Address) -> Peer:
+        peer = Peer(name, dialled)
+        peer.windows = self.guests.windows_of(name)
+        return peer
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, to: str, message: Message) -> None:
+        if self.guests.by_name and (guest := self.guests.asker(to, message)) is not None and guest.address is not None:
+            self._put_at(guest, guest.address, self.seal.sealed(Sort.MESSAGE, to, guest.boot, packed(message)))
+            return
         peer = self.peers.get(to)
-        if peer is None:
+        if peer is None or (self.asks and not isinstance(message, Query)):
             self.drops.count("unsent")
             return
         if isinstance(message, SHORT) and not peer.word:
@@ -121,7 +129,7 @@ class UdpTransport(UdpSockets):
             self._put(peer, self.seal.sealed(Sort.RELEASE, to, 0, packed(message)))
             return
         payload = peer.short.packed(message, peer.boot) if isinstance(message, SHORT) else packed(message)
-        sort = Sort.MESSAGE
+        sort = Sort.QUESTION if self.asks else Sort.MESSAGE
         if peer.word and len(payload) + len(peer.word) <= CARRIED_BYTES_MAX:
             payload, sort = len(payload).to_bytes(2, "big") + payload + peer.word, Sort.CARRIES
             peer.word = b""
@@ -132,8 +140,10 @@ class UdpTransport(UdpSockets):
 
     def tell(self, to: str, row: list[Any], only: int = 0, *, later: bool = False) -> int:
         peer = self.peers.get(to)
-        if peer is None or (only and peer.boot != only):
-            return peer.boot if peer is not None else 0
+        if peer is None or self.asks:
+            return 0
+        if only and peer.boot != only:
+            return peer.boot
         word = packed_word(row)
         if not later:
             self._put_word(peer, word)
@@ -185,6 +195,18 @@ class UdpTransport(UdpSockets):
             return
         self.drops.counters["sent"] += 1
 
+    def _put_at(self, guest: Peer, address: SocketAddress, data: bytes) -> None:
+        """To where it asked from."""
+        if self._any_socket is None or len(data) > DATAGRAM_BYTES_MAX or guest.name in self.links.dumb_to:
+            self._not_put(guest, data)
+            return
+        try:
+            self._any_socket.sendto(data, address)
+        except OSError:
+            self.drops.count("unsent")
+            return
+        self.drops.counters["sent"] += 1
+
     def _not_put(self, peer: Peer, data: bytes) -> None:
         if len(data) > DATAGRAM_BYTES_MAX:
             self.drops.count("too-long")
@@ -205,7 +227,7 @@ class UdpTransport(UdpSockets):
         except OSError:
             self._read(from_, peer, READS_MAX)
             return
-        if not self._hear_short(data, peer) and not self._take(data, peer, ""):
+        if not self._hear_short(data, peer) and not self._take(data, peer, peer.address):
             self._read(from_, peer, READS_MAX - 1)
 
     def _hear_short(self, data: bytes, peer: Peer) -> bool:
@@ -239,15 +261,17 @@ class UdpTransport(UdpSockets):
             self._overhear(peer.name, peer.boot, word)
         return True
 
+    def _read_any(self) -> None:
+        if self._any_socket is not None:
+            self._read(self._any_socket, None, ANY_READS_MAX)
+
     def _read(self, from_: socket.socket, peer: Peer | None, most: int) -> None:
         for _ in range(most):
-            source = ""
             try:
                 if peer is None:
-                    data, address = from_.recvfrom(DATAGRAM_BYTES_MAX + 1)
-                    source = str(Address(*address[:2]))
+                    data, source = from_.recvfrom(DATAGRAM_BYTES_MAX + 1)
                 else:
-                    data = from_.recv(DATAGRAM_BYTES_MAX + 1)
+                    data, source = from_.recv(DATAGRAM_BYTES_MAX + 1), peer.address
             except BlockingIOError:
                 return
             except ConnectionRefusedError:
@@ -259,22 +283,24 @@ class UdpTransport(UdpSockets):
             if self._take(data, peer, source):
                 return  # mostly it is the only one: to be woken again costs less than to look each time
 
-    def _take(self, data: bytes, dialled: Peer | None, source: str) -> bool:
+    def _take(self, data: bytes, dialled: Peer | None, address: SocketAddress | None) -> bool:
         """True if something was heard."""
         opened = self.seal.opened(data)
         if isinstance(opened, Drop):
             self._dropped(opened, dialled)
             return False
-        peer = self.peers.get(opened.sender)
-        if peer is None:
-            self.drops.drop("stranger")
-            return False
-        if peer.name in self.links.deaf_to:
+        if opened.sender in self.links.deaf_to:
             self.drops.count("cut")
             return False
+        peer = self.peers.get(opened.sender)
+        source = str(Address(*address[:2])) if dialled is None and address is not None else ""
+        if peer is None or opened.sort is Sort.QUESTION:
+            return address is not None and self._take_question(opened, address, peer, source)
         known = opened.boot == peer.boot or peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened, source):
             return False
+        if self.guests.by_name and self.guests.leave(peer.name, opened.boot):
+            known = False
         content = self._content(peer, opened)
         if content is None:
             return False
@@ -285,7 +311,7 @@ class UdpTransport(UdpSockets):
         elif opened.boot != peer.boot and opened.sort is not Sort.RELEASE:
             self.duplicates.note(peer.heard_s, peer.name, opened.boot, opened.counter, source)
         peer.trouble = ""
-        if opened.sort is Sort.GREETING:
+        if opened.sort is Sort.GREETING or opened.sort is Sort.GATHERS:
             return False
         self.drops.count("received")
         if message is not None:
@@ -294,11 +320,49 @@ class UdpTransport(UdpSockets):
             self._overhear(peer.name, opened.boot, word)
         return True
 
+    def _take_question(self, opened: Opened, address: SocketAddress, listed: Peer | None, source: str) -> bool:
+        """Of a node that is in no list here, or not where it is listed: nothing else is heard of it."""
+        sorts = (Sort.QUESTION, Sort.MESSAGE, Sort.CARRIES)
+        if opened.sender == self.seal.node or opened.sort not in sorts:
+            self.drops.drop("stranger")
+            return False
+        if is_taken(listed, opened.boot, SILENT_S):
+            self.drops.drop("stranger")
+            if is_taken(listed, opened.boot, BESIDE_S):  # not a restart: both speak
+                self.duplicates.note(monotonic(), opened.sender, opened.boot, opened.counter, source)
+            return False
+        guest = self.guests.of(opened, address, listed)
+        if guest is None:
+            self.drops.drop("stranger")
+            return False
+        if opened.receiver_boot != self.seal.boot:
+            self.drops.count("other-boot")
+            self._greet(guest, opened, address)
+            return False
+        if not guest.windows.is_new(opened.boot, opened.counter):
+            self.drops.drop("replay")
+            return False
+        message = asked_in(opened)
+        if message is None:
+            self.drops.drop("stranger")
+            if listed is None:
+                self.guests.spoke(guest)
+                self.stranger(opened.sender)
+            return False
+        if self.guests.met(guest, opened, address, message.origin.boot):
+            self.duplicates.note(guest.heard_s, guest.name, opened.boot, opened.counter, source)
+        self.drops.count("received")
+        self._hear(message)
+        return True
+
     def _content(self, peer: Peer, opened: Opened) -> tuple[Message | None, list[Any] | None] | None:
         """The message and the word in it; None, and counted, if it cannot be read."""
         sort, payload = opened.sort, opened.payload
         word = None
         if sort is Sort.GREETING:
+            return None, None
+        if sort is Sort.GATHERS:
+            self._takes_several(peer, opened)
             return None, None
         if sort is Sort.WORD or sort is Sort.CARRIES:
             end = 2 + int.from_bytes(payload[:2], "big") if sort is Sort.CARRIES else 0
@@ -325,6 +389,9 @@ class UdpTransport(UdpSockets):
             peer.short.learn(opened.boot, message.origin)
         return message, word
 
+    def _takes_several(self, peer: Peer, opened: Opened) -> None:
+        """That node takes several datagrams in one; a node with one election has never two for it."""
+
     def _is_fresh(self, peer: Peer, opened: Opened, source: str) -> bool:
         """For this start of ours, and not heard before. One that knows another start is told about this one."""
         if opened.receiver_boot != self.seal.boot:
@@ -342,12 +409,16 @@ class UdpTransport(UdpSockets):
             return False
         return True
 
-    def _greet(self, peer: Peer, heard: Opened) -> None:
+    def _greet(self, peer: Peer, heard: Opened, address: SocketAddress | None = None) -> None:
         """Says which datagram it answers, so that a question that came too late for one start reaches the next."""
         now_s = monotonic()
         if now_s - peer.greeted_s >= GREETING_S:
             peer.greeted_s = now_s
-            self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, heard.boot, heard.counter.to_bytes(8, "big")))
+            greeting = self.seal.sealed(Sort.GREETING, peer.name, heard.boot, heard.counter.to_bytes(8, "big"))
+            if address is None:
+                self._put(peer, greeting)
+            else:
+                self._put_at(peer, address, greeting)
 
     def _meet(self, peer: Peer, heard: Opened) -> None:
         """Its start, as proved by a datagram that knows ours: the first one of that start, or a greeting.

@@ -5,7 +5,8 @@ that a flood of strangers fills another one. That other one takes what comes fro
 which a guard sends from a port of its own, and nodes behind an address that is not the one they are dialled at.
 
 A name that cannot be resolved is said once and tried again; a name whose node is silent is looked up anew, for it may
-have moved. What is sent and read stands in `udp.py`.
+have moved. A node that is told its own address only now moves there, with all of its sockets; until it can, it stays
+where it is. What is sent and read stands in `udp.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from primacy.errors import CannotHere, InUse
+from primacy.errors import CannotHere, InUse, PrimacyError
 from primacy.loop import unwatch, watch
 from primacy.transport import Trouble, notices
 from primacy.transport.duplicates import FORGOTTEN_S, Duplicates
@@ -41,27 +42,107 @@ class UdpSockets(ABC):
         self._bound: SocketAddress = (listen.host, listen.port)
         self._sought = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
+        self._wanted: Address | None = None
+        """Where it is to listen, and does not yet."""
+        self._unmoved = ""
+        """Why not."""
+        self.asks = False
+        """This node is not where the others have it, or in none of their lists: it asks from where it is."""
+        self.meanwhile: Address | None = None
+        """Where it asks from at its start if it cannot listen at its own address; None: then it does not start."""
+        self.moved: Callable[[], None] = lambda: None
+        """Told when it listens elsewhere."""
+
+    @abstractmethod
+    def _read_any(self) -> None:
+        """There is something to read at the socket for all."""
 
     @abstractmethod
     def _read_peer(self, from_: socket.socket, peer: Peer) -> None:
         """There is something to read at the socket of this node."""
 
+    def _new_peer(self, name: str, dialled: Address) -> Peer:
+        return Peer(name, dialled)
+
     # --- sockets ------------------------------------------------------------------------------------------------------
 
-    def _opened_any_socket(self, family: int) -> socket.socket:
+    def _open_any_socket(self, listen: Address, family: int, bound: SocketAddress) -> None:
         """Bound without sharing, so that a port in use is noticed; shared with our own sockets only, one by one."""
         any_socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
-            any_socket.bind(self._bound)
+            any_socket.bind(bound)
         except OSError as error:
             any_socket.close()
             if error.errno == errno.EADDRINUSE:
-                raise InUse(f"UDP port {self.listen} is in use on this machine; each node needs its own") from None
+                raise InUse(f"UDP port {listen} is in use on this machine; each node needs its own") from None
             raise CannotHere(
-                f"cannot listen on UDP {self.listen}: {error.strerror}; is this node's address in the file this "
-                "machine's? If others dial it under another one, say `bind` as well"
+                f"cannot listen on UDP {listen}: {error.strerror}; is this an address of this machine? If others dial "
+                "it under another one, say `bind` in the file, or --bind"
             ) from None
-        return any_socket
+        self._close_any_socket()
+        self.listen, self._any_socket, self._bound = listen, any_socket, any_socket.getsockname()
+        watch(self._loop, any_socket, self._read_any)
+        for peer in self.peers.values():
+            self._dial(peer, numeric(peer.dialled, family))
+
+    def _close_any_socket(self) -> None:
+        """With those of the other nodes, which share its port."""
+        for peer in self.peers.values():
+            self._hang_up(peer)
+        if self._any_socket is not None:
+            unwatch(self._loop, self._any_socket)
+            self._any_socket.close()
+            self._any_socket = None
+
+    def listen_at(self, address: Address) -> None:
+        """From now on there, as soon as it can."""
+        if address == self._wanted:
+            return
+        self._unmoved = ""
+        self._wanted = address
+        self._sought.set()
+
+    async def _open(self) -> None:
+        """Where the file says, or raises. Where the members say, which may be wrong: else it asks from elsewhere."""
+        try:
+            found = await self._looked_up(self.listen, passive=True)
+            if found is None:
+                raise CannotHere(
+                    f"the own address {self.listen} cannot be resolved; say `bind` for this node in the file, or --bind"
+                )
+            self._open_any_socket(self.listen, *found)
+        except PrimacyError as error:
+            if self.meanwhile is None or (found := await self._looked_up(self.meanwhile, passive=True)) is None:
+                raise
+            self.asks, self._wanted = True, self.listen
+            self._cannot_move(self.listen, error)
+            self._open_any_socket(self.meanwhile, *found)
+
+    def _cannot_move(self, wanted: Address, error: PrimacyError) -> None:
+        sentence = notices.unmoved(str(wanted), str(error))
+        if sentence != self._unmoved:
+            self._unmoved = sentence
+            self.complain(sentence)
+
+    async def _move(self, wanted: Address) -> None:
+        """To where the members have this node. What keeps it from that is said once, and tried again."""
+        if wanted == self.listen:
+            self._wanted, self.asks = None, False
+            return
+        found = await self._looked_up(wanted, passive=True)
+        if self._wanted != wanted:
+            return
+        try:
+            if found is None:
+                raise CannotHere("its name cannot be resolved here; say --bind HOST:PORT")
+            if found[1][:2] != self._bound[:2]:  # else only its name is another
+                self._open_any_socket(wanted, *found)
+            self.listen = wanted
+        except PrimacyError as error:
+            self._cannot_move(wanted, error)
+            return
+        self._wanted, self._unmoved, self.asks = None, "", False
+        self.moved()
 
     def _dial(self, peer: Peer, address: SocketAddress | None) -> None:
         """A socket of its own for this node. Sharing the port is allowed just as long as it takes."""
@@ -101,7 +182,7 @@ class UdpSockets(ABC):
         for name in sorted(others):
             peer = self.peers.get(name)
             if peer is None:
-                peer = self.peers[name] = Peer(name, others[name])
+                peer = self.peers[name] = self._new_peer(name, others[name])
             elif peer.dialled == others[name]:
                 continue
             else:
@@ -119,11 +200,16 @@ class UdpSockets(ABC):
         """Names at once, all together, and again while there is something to find, or the nodes have changed."""
         while True:
             self._sought.clear()
+            if self._wanted is not None:
+                await self._move(self._wanted)
             if sought := [peer for peer in self.peers.values() if self._sought_in_s(peer) <= 0]:
                 await asyncio.gather(*(self._find(peer) for peer in sought))
             next_s = min((self._sought_in_s(peer) for peer in self.peers.values()), default=SILENT_S)
+            if self._wanted is not None:
+                next_s = 0.0
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._sought.wait(), max(RESOLVE_AGAIN_S, next_s))
+                async with asyncio.timeout(max(RESOLVE_AGAIN_S, next_s)):
+                    await self._sought.wait()
 
     def _sought_in_s(self, peer: Peer) -> float:
         return 0.0 if peer.socket is None else peer.heard_s + SILENT_S - monotonic()

@@ -1,5 +1,6 @@
 // Everything that changes something: who this browser is, orders, the question before, and what came of it.
 
+import { at } from "./address.js";
 import { h } from "./dom.js";
 
 const HEADERS = { "Content-Type": "application/json", "X-Primacy": "1" };
@@ -9,12 +10,15 @@ const OUTCOMES_MAX = 6;
 export class Actions {
   constructor(store) {
     this.store = store;
-    this.me = { may_read: true, may_change: false, signed_in: false, can_sign_in: false, lab: false };
+    this.me = { may_read: true, may_change: false, signed_in: false, can_sign_in: false, lab: false, role: "", user: "" };
     this.listeners = new Set();
     this.outcomes = [];
     this.busy = false;
     this.trusting = false;
   }
+
+  // Nothing can be changed by a page that does not know how things stand.
+  get off() { return this.busy || !this.store.connected; }
 
   tell() { for (const listener of this.listeners) listener(); }
 
@@ -22,7 +26,7 @@ export class Actions {
     try {
       const answer = await fetch("/dashboard/me", { cache: "no-store" });
       if (answer.ok) { const me = await answer.json(); const changed = JSON.stringify(me) !== JSON.stringify(this.me); this.me = me; if (changed) this.tell(); }
-    } catch (error) { /* the server is gone; the banner says so */ }
+    } catch { /* the server is gone; the banner says so */ }
   }
 
   // The link that the command printed carries a code behind the #, which no server log and no Referer ever sees.
@@ -42,18 +46,21 @@ export class Actions {
       const answer = await fetch(path, { method: "POST", headers: HEADERS, body: JSON.stringify(body) });
       const said = await answer.json();
       return answer.ok ? said : { error: said.error || `refused with ${answer.status}` };
-    } catch (error) {
+    } catch {
       return { error: "The dashboard's server does not answer; nothing was done." };
     }
   }
 
+  order(body, question) { return this.ordered(at("/dashboard/order"), body, question); }
+  cache(body, question) { return this.ordered("/dashboard/cache", body, question); }
+
   // An order, after the question if it may hurt. The answer is true if it was taken.
-  async order(body, question) {
-    if (this.busy) return false;
+  async ordered(path, body, question) {
+    if (this.off) return false;
     if (question && !this.trusting && !(await this.ask(question))) return false;
     this.busy = true;
     this.tell();
-    const said = await this.post("/dashboard/order", body);
+    const said = await this.post(path, body);
     this.busy = false;
     const outcome = { at: Date.now(), text: said.error || said.said || "done", bad: Boolean(said.error) };
     this.outcomes = [outcome, ...this.outcomes].slice(0, OUTCOMES_MAX);
@@ -66,7 +73,7 @@ export class Actions {
   ask({ title, text, yes }) {
     const trust = h("input", { type: "checkbox", id: "trust" });
     const lab = this.me.lab && h("label", { class: "check" }, trust, " Do not ask again in this lab");
-    return dialog(title, [h("p", {}, text), lab], yes || "Do it", "danger").then((answer) => {
+    return dialog(title, [h("p", {}, text), lab], yes, "danger").then((answer) => {
       if (answer && trust.checked) this.trusting = true;
       return Boolean(answer);
     });
@@ -121,16 +128,16 @@ function dialog(title, body, yes, tone) {
 
 // The questions, where an order takes something away from somebody.
 export const QUESTIONS = {
-  stop: (node) => ({ title: `Stop node ${node}?`, text: `Its agent is told to end. If it runs the work, the work is stopped, confirmed gone and released; another node may take over.`, yes: `Stop ${node}` }),
-  kill: (node) => ({ title: `Kill node ${node}?`, text: `Its agent gets SIGKILL, as if it had crashed. Its guard ends the work and tells the others.`, yes: `Kill ${node}` }),
-  freeze: (node) => ({ title: `Freeze node ${node}?`, text: `Its agent gets SIGSTOP and does nothing any more. If it runs the work, the guard ends the work when the hold has run down.`, yes: `Freeze ${node}` }),
-  "step-down": (node) => ({ title: `Have ${node} step down?`, text: `The work is stopped in order, the role released and a leader elected; it may be the same one.`, yes: "Step down" }),
-  transfer: (node) => ({ title: `Transfer to ${node}?`, text: `The work is stopped in order on the present holder and the role is handed to ${node}.`, yes: `Transfer to ${node}` }),
+  stop: (node) => ({ title: `Stop node ${node}?`, text: `Its agent is told to end. If it runs the command, the command is stopped, confirmed gone and released; another node may take over.`, yes: `Stop ${node}` }),
+  kill: (node) => ({ title: `Kill node ${node}?`, text: `Its agent gets SIGKILL, as if it had crashed. Its guard ends the command and tells the others.`, yes: `Kill ${node}` }),
+  freeze: (node) => ({ title: `Freeze node ${node}?`, text: `Its agent gets SIGSTOP and does nothing any more. If it runs the command, the guard ends the command before the hold has run out.`, yes: `Freeze ${node}` }),
+  "step-down": (node) => ({ title: `Have ${node} step down?`, text: `The command is stopped in order, the role released and a leader elected; it may be the same one.`, yes: "Step down" }),
+  transfer: (node) => ({ title: `Transfer to ${node}?`, text: `The command is stopped in order on the present holder and the role is handed to ${node}.`, yes: `Transfer to ${node}` }),
   pause: (node) => ({ title: `Pause node ${node}?`, text: `It will not lead until it is resumed; if it leads, it steps down.`, yes: `Pause ${node}` }),
   break: (a, b) => ({ title: `Break the link ${a} – ${b}?`, text: `Nothing that they send each other arrives any more, until it is mended.`, yes: "Break it" }),
   "one-way": (a, b) => ({ title: `Make the link ${a} – ${b} one-way?`, text: `${b} still hears ${a}; ${a} does not hear ${b} any more, until it is mended.`, yes: "Make it one-way" }),
   partition: (what) => ({ title: "Divide the network?", text: `${what}. Only nodes on the same side hear each other, until all is healed.`, yes: "Divide" }),
-  picture: (what) => ({ title: "Break it?", text: what, yes: "Do it" }),
-  approve: (node, term) => ({ title: `Approve ${node} for term ${term}?`, text: `It may then start the work.`, yes: "Approve" }),
+  picture: (title, what, yes) => ({ title, text: what, yes }),
+  approve: (node, term) => ({ title: `Approve ${node} for term ${term}?`, text: `It may then start the command.`, yes: "Approve" }),
 };
 

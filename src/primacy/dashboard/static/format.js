@@ -3,12 +3,18 @@
 const whole = new Intl.NumberFormat("en");
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { year: "numeric", month: "short", day: "2-digit" });
+const shortDay = new Intl.DateTimeFormat("en-GB", { month: "short", day: "2-digit" });
+const named = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
 
 export const number = (value) => whole.format(value);
 export const ms = (value) => `${whole.format(Math.round(value))} ms`;
+export const zone = () => (named.formatToParts(Date.now()).find((part) => part.type === "timeZoneName") || {}).value || "local time";
 export const time = (unixMs) => clock.format(unixMs);
 export const timeMs = (unixMs) => `${clock.format(unixMs)}.${String(Math.floor(unixMs % 1000)).padStart(3, "0")}`;
 export const date = (unixMs) => day.format(unixMs);
+// A moment that somebody may copy into a report: with its date and its zone.
+export const moment = (unixMs) => `${day.format(unixMs)} ${clock.format(unixMs)} ${zone()}`;
+export const dayTimeMs = (unixMs) => `${shortDay.format(unixMs)} ${timeMs(unixMs)}`;
 
 export function span(milliseconds) {
   const seconds = Math.max(0, Math.floor(milliseconds / 1000));
@@ -25,19 +31,16 @@ export function took(milliseconds) {
   return milliseconds < 10000 ? `+${whole.format(milliseconds)} ms` : `+${span(milliseconds)}`;
 }
 
-// One word for how a node stands, and the tone of its chip.
+const WORDS = {
+  stopped: ["stopped", "down"], killed: ["killed", "down"], ended: ["ended by itself", "down"], restarting: ["restarting", "starting"],
+  starting: ["starting", "starting"], frozen: ["frozen", "frozen"], never: ["never heard", "unknown"],
+};
+
+// One word for how a node stands, and the tone of its chip. What is not known has a tone of its own.
 export function standing(node) {
-  if (node.there === "stopped") return { word: "stopped", tone: "down" };
-  if (node.there === "frozen") return { word: "frozen", tone: "frozen" };
-  if (node.there === "never") return { word: "never heard", tone: "down" };
-  if (node.there === "silent") return { word: `silent for ${span(node.silent_s * 1000)}`, tone: "down" };
-  return { word: node.role || "starting", tone: node.role || "starting" };
+  if (WORDS[node.there]) return { word: WORDS[node.there][0], tone: WORDS[node.there][1] };
+  if (node.there === "silent") return { word: `silent for ${span(node.silent_s * 1000)}`, tone: "unknown" };
+  return { word: node.role || "starting", tone: node.role === "was leader" ? "past" : node.role || "starting" };
 }
 
-export function workloadWord(node) {
-  if (node.there !== "here" && node.there !== "frozen") return "not known";
-  if (node.workload_kind === "none") return "no workload";
-  return node.workload || "stopped";
-}
-
-export const ACTING = ["starting", "running", "stopping"];
+export const TONES = { acts: "ok", unknown: "unknown" };

@@ -1,7 +1,8 @@
-// The drawing of the network: nodes on a circle, their links, whom each believes in, and heartbeats on their way.
+// The drawing of the network: nodes on a circle, their links, whom each follows, and heartbeats on their way.
 
 import { attr, h, keyed, s, text } from "./dom.js";
-import { ACTING, standing } from "./format.js";
+import { standing } from "./format.js";
+import { shortNames } from "./names.js";
 
 const HEARTBEATS_MAX = 24;
 const HEARTBEAT_EVERY_MS = 900;
@@ -15,16 +16,22 @@ export function drawing(store, on) {
     links, beliefs, heartbeats, knots);
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   const root = h("section", { class: "card map", "aria-label": "Topology" }, svg);
-  let spots = new Map(), radius = 40, width = 0, height = 0, flying = [], heartbeatAt = 0;
+  let spots = new Map(), names = new Map(), outside = false, around = false, radius = 40, width = 0, height = 0, flying = [], heartbeatAt = 0;
 
   // One unit is one pixel, so that words have the same size on every screen. The circle fills what there is.
   function place(order) {
     const many = order.length, small = width < 560;
-    height = small ? Math.round(width * 1.12) : Math.round(Math.min(width * .66, 660));
+    const room = Math.max(380, window.innerHeight - 230);
+    height = small ? Math.round(width * 1.12) : Math.round(Math.min(width * .66, 660, room));
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    radius = many <= 7 ? (small ? 28 : 42) : many <= 12 ? (small ? 22 : 34) : small ? 15 : 25;
-    const aside = small ? 34 : 70, above = radius + 58;
-    const rx = width / 2 - radius - aside, ry = height / 2 - above;
+    const crowd = many > 7 || (small && many > 5 && order.some((name) => [...name].length > 9)); // names need the room beside
+    radius = many <= 7 ? (small ? (crowd ? 22 : 28) : 42) : many <= 12 ? (small ? 22 : 34) : small ? 15 : 25;
+    names = shortNames(order, crowd ? (small ? 9 : 16) : small ? 12 : 20);
+    const longest = Math.max(0, ...[...names.values()].map((name) => [...name].length));
+    outside = longest > (radius > 30 ? 9 : radius > 20 ? 5 : 3);
+    around = outside && crowd;
+    const aside = around ? longest * 8 + (small ? 8 : 60) : small ? 34 : 70, above = radius + (around ? 34 : outside ? 74 : 58);
+    const rx = Math.max(60, width / 2 - radius - aside), ry = height / 2 - above;
     spots = new Map(order.map((name, index) => {
       const angle = -Math.PI / 2 + (2 * Math.PI * index) / Math.max(1, many);
       return [name, many === 1 ? { x: width / 2, y: height / 2 } : { x: width / 2 + rx * Math.cos(angle), y: height / 2 + ry * Math.sin(angle) }];
@@ -66,11 +73,11 @@ export function drawing(store, on) {
   function show2(element, visible) { attr(element, "visibility", visible ? null : "hidden"); }
 
   function drawBeliefs() {
-    const pairs = store.order.map((name) => store.node(name)).filter((node) => node && (node.there === "here" || node.there === "frozen") && node.leader && node.leader !== node.node && spots.has(node.leader))
+    const pairs = store.order.map((name) => store.node(name)).filter((node) => node && node.there === "here" && node.leader && node.leader !== node.node && spots.has(node.leader))
       .map((node) => JSON.stringify([node.node, node.leader]));
     keyed(beliefs, pairs, (key) => {
       const [from, to] = JSON.parse(key);
-      return { root: s("path", { class: "belief", "marker-end": "url(#belief-head)" }, s("title", {}, `${from} believes that ${to} leads`)) };
+      return { root: s("path", { class: "belief", "marker-end": "url(#belief-head)" }, s("title", {}, `${from} follows ${to}`)) };
     }, (item, key) => {
       const [from, to] = JSON.parse(key), a = spots.get(from), b = spots.get(to);
       const far = Math.hypot(b.x - a.x, b.y - a.y) || 1, nx = -(b.y - a.y) / far, ny = (b.x - a.x) / far, bend = 26;
@@ -82,10 +89,10 @@ export function drawing(store, on) {
   function drawKnots(chosen) {
     keyed(knots, store.order, (name) => {
       const body = s("circle", { class: "knot-body" }), halo = s("circle", { class: "knot-halo" }), hold = s("path", { class: "knot-hold" });
-      const work = s("circle", { class: "knot-work", r: 9 }), label = s("text", { class: "knot-name", dy: ".34em" }, short(name, 9));
-      const role = s("text", { class: "knot-role" }), more = s("text", { class: "knot-more" });
+      const work = s("circle", { class: "knot-work", r: 9 }), label = s("text", { class: "knot-name", dy: ".34em" }), title = s("title", {}, name);
+      const role = s("text", { class: "knot-role" }), more = s("text", { class: "knot-more" }), hit = s("circle", { class: "knot-hit", r: 22 });
       const root = s("g", { class: "knot", role: "button", tabindex: 0, data: { node: name }, onclick: () => on.node(name), onkeydown: (event) => keys(event, name) },
-        halo, body, hold, label, work, role, more);
+        title, hit, halo, body, hold, label, work, role, more);
       return { root, body, halo, hold, work, role, more, label };
     }, (item, name) => {
       const node = store.node(name), spot = spots.get(name);
@@ -97,19 +104,46 @@ export function drawing(store, on) {
       attr(item.root, "aria-pressed", name === chosen ? "true" : "false");
       attr(item.body, "r", radius);
       attr(item.halo, "r", radius + 15);
-      const acts = (node.there === "here" || node.there === "frozen") && ACTING.includes(node.workload) && node.workload_kind !== "none";
-      show2(item.work, acts);
+      const acts = node.acts === "acts" || node.acts === "unknown", many = store.order.length > 12, small = width < 560;
+      show2(item.work, acts && node.workload_kind !== "none");
+      attr(item.work, "data-acts", node.acts);
       attr(item.work, "cx", radius * .72);
       attr(item.work, "cy", -radius * .72);
-      const top = spot.y < height / 2 - 20;
-      text(item.role, store.order.length > 12 ? (it.tone === "leader" ? "leader" : "") : it.word);
-      const believes = width < 560 ? "" : node.there === "here" ? (node.leader === name ? "" : node.leader ? ` · follows ${short(node.leader, 9)}` : " · follows nobody") : "";
-      text(item.more, store.order.length > 12 || (width < 560 && store.order.length > 7) || node.there === "never" || node.there === "stopped" || !node.role ? "" : `term ${node.term}${acts ? (width < 560 ? "" : " · runs the work") : believes}`);
-      const base = top ? -(radius + (item.more.textContent ? 38 : 21)) : radius + 29;
-      attr(item.role, "y", base);
-      attr(item.more, "y", base + 17);
-      attr(item.root, "aria-label", `Node ${name}, ${it.word}, term ${node.term}${acts ? ", runs the work" : ""}${node.leader && node.leader !== name ? `, believes in ${node.leader}` : ""}`);
+      const above = spot.y < height / 2 - 20;
+      const word = many && node.there === "here" && !node.leads && node.role !== "was leader" ? "" : it.word;
+      text(item.label, names.get(name));
+      text(item.role, many && small ? "" : word);
+      const follows = small ? "" : node.there === "here" ? (node.leader === name ? "" : node.leader ? ` · follows ${names.get(node.leader) || node.leader}` : " · follows nobody") : "";
+      const runs = small ? "" : node.acts === "acts" ? " · runs the command" : ` · ${node.work}`;
+      text(item.more, many || (small && (store.order.length > 7 || outside)) || node.there !== "here" || !node.role ? (node.acts === "unknown" && !small && !many ? node.work : "") : `term ${node.term}${acts ? (node.workload_kind === "none" ? "" : runs) : outside ? "" : follows}`);
+      lines(item, spot, above, small ? "" : word);
+      attr(item.root, "aria-label", `Node ${name}, ${it.word}, term ${node.term}${node.acts === "acts" ? ", runs the command" : node.acts === "unknown" ? ", not known whether it runs the command" : ""}${node.leader && node.leader !== name ? `, follows ${node.leader}` : ""}`);
     });
+  }
+
+  // A name that does not fit into its circle stands outside of it: with the other words, or, if there are many, by
+  // itself, away from the middle.
+  function lines(item, spot, above, word) {
+    attr(item.root, "data-outside", outside ? "" : null);
+    if (around) {
+      const x = spot.x - width / 2, y = spot.y - height / 2, far = Math.hypot(x, y) || 1, away = radius + 9;
+      const side = Math.abs(x) < 12 ? "middle" : x > 0 ? "start" : "end";
+      if (word) text(item.label, `${item.label.textContent} · ${word}`);
+      attr(item.label, "x", side === "middle" ? 0 : ((x / far) * away).toFixed(1));
+      attr(item.label, "y", ((y / far) * (side === "middle" ? away + 8 : away)).toFixed(1));
+      attr(item.label, "dy", ".34em");
+      attr(item.label, "data-side", side);
+      text(item.role, "");
+      text(item.more, "");
+      return;
+    }
+    const words = [outside ? item.label : null, item.role, item.more].filter((each) => each && each.textContent);
+    let y = above ? -(radius + 21 + 17 * (words.length - 1)) : radius + 29;
+    for (const each of words) { attr(each, "y", y); y += 17; }
+    attr(item.label, "x", null);
+    attr(item.label, "data-side", null);
+    if (!outside) attr(item.label, "y", null);
+    attr(item.label, "dy", outside ? null : ".34em");
   }
 
   function keys(event, name) {
@@ -127,7 +161,7 @@ export function drawing(store, on) {
     const head = store.parts.head || {}, most = head.hold_ms || 3000, ring = radius + 7;
     for (const [name, item] of knots.known || []) {
       const node = store.node(name);
-      const left = node && node.role === "leader" && node.there !== "stopped" ? Math.min(1, store.holdLeft(name) / most) : 0;
+      const left = node && node.hold_left_ms > 0 ? Math.min(1, store.holdLeft(name) / most) : 0;
       if (left <= .01) { show2(item.hold, false); continue; }
       const angle = 2 * Math.PI * Math.min(.9995, left) - Math.PI / 2;
       show2(item.hold, true);
@@ -145,7 +179,7 @@ export function drawing(store, on) {
     }
     for (const name of store.order) {
       const leader = store.node(name);
-      if (!leader || leader.role !== "leader" || leader.there !== "here") continue;
+      if (!leader || !leader.leads) continue;
       for (const other of store.order) {
         if (other === name || flying.length >= HEARTBEATS_MAX || !open.has(JSON.stringify([name, other]))) continue;
         const dot = s("circle", { class: "heartbeat", r: 4.5 });
@@ -173,7 +207,7 @@ export function drawing(store, on) {
   return {
     root,
     update(chosen, can) {
-      const room = Math.max(300, Math.round(root.clientWidth - 16)), key = JSON.stringify([room, store.order]);
+      const room = Math.max(300, Math.round(root.clientWidth - 16)), key = JSON.stringify([room, window.innerHeight, store.order]);
       if (key !== known) { known = key; width = room; place(store.order); attr(root, "data-many", store.order.length > 9); }
       drawLinks(chosen, can);
       drawBeliefs();
@@ -187,8 +221,6 @@ export function drawing(store, on) {
 export function linkWord(link) {
   if (link.state === "open") return "open";
   if (link.state === "cut") return "broken";
-  if (link.state === "down") return "an end is down";
+  if (link.state === "down") return "an end is not up";
   return `one way: ${link.to} hears ${link.from}`;
 }
-
-const short = (name, most) => (name.length <= most ? name : `${name.slice(0, most - 1)}…`);

@@ -1,5 +1,6 @@
 // Small pieces that several pages show alike: chips, definition lists, the hold bar.
 
+import { to } from "./address.js";
 import { attr, h, text } from "./dom.js";
 import { ms, standing } from "./format.js";
 
@@ -16,6 +17,11 @@ export function chip() {
   };
 }
 
+// From anywhere to the detail of a node.
+export function nodeLink(name, shown) {
+  return h("a", { class: "node-link", href: to("nodes", { node: name }), title: name, "aria-label": `Node ${name}` }, shown || name);
+}
+
 // A list of terms and values whose values are set later by name.
 export function facts(rows) {
   const values = {};
@@ -26,14 +32,14 @@ export function facts(rows) {
   return { root, set(name, said) { text(values[name], said === "" || said === null || said === undefined ? "–" : said); }, at: values };
 }
 
-// How much of the hold is left, as a bar that runs down; the mark is where the work would be told to stop.
+// How much of the hold is left, as a bar that runs down; the mark is where the command would be told to stop.
 export function holdBar() {
   const inner = h("div", { class: "hold-fill" });
-  const mark = h("div", { class: "hold-mark", title: "TERM: the work is told to stop" });
+  const mark = h("div", { class: "hold-mark", title: "TERM: the command is told to stop" });
   const left = h("span", { class: "hold-left" });
   const track = h("div", { class: "hold-track", role: "meter", "aria-label": "Hold left", "aria-valuemin": 0 }, inner, mark);
   const root = h("div", { class: "hold" }, track, left);
-  let shownAt = 0;
+  let shownAt = -1000;
   return {
     root,
     draw(value, head, now) {
@@ -46,7 +52,7 @@ export function holdBar() {
       attr(root, "data-tone", value <= 0 ? "none" : share <= term ? "bad" : "ok");
       if (now - shownAt > 200) {
         shownAt = now;
-        text(left, value > 0 ? `${ms(value)} of ${ms(most)}` : "no hold");
+        text(left, value > 0 ? `${ms(value)} of ${ms(most)}` : "no hold known");
         attr(track, "aria-valuemax", most);
         attr(track, "aria-valuenow", Math.round(value));
         attr(track, "aria-valuetext", value > 0 ? `${ms(value)} of ${ms(most)} left` : "no hold");

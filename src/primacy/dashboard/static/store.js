@@ -1,28 +1,38 @@
 // What the server sends, kept: the parts of the view model and the newest events. One stream for the whole page.
 
+import { at, election } from "./address.js";
+
 const EVENTS_MAX = 3000;
-const SILENT_MS = 7000;
+const SILENT_MS = 3000;
 
 export class Store {
   constructor() {
-    this.parts = {};
-    this.events = [];
-    this.added = 0;
-    this.connected = false;
-    this.lostAt = 0;
-    this.skew = 0;
-    this.arrived = 0;
     this.listeners = new Set();
     this.pending = null;
     this.source = null;
+    this.added = 0;
+    this.forget();
+  }
+
+  // Nothing of one election is ever shown as another's.
+  forget() {
+    this.election = election();
+    this.parts = {};
+    this.events = [];
+    this.connected = false;
+    this.lostAt = 0;
+    this.stoodStill = 0;
+    this.skew = 0;
+    this.arrived = 0;
     this.heardAt = 0;
     this.holds = new Map();
   }
 
   open() {
     this.close();
-    this.source = new EventSource("/dashboard/stream");
-    this.source.addEventListener("frame", (message) => this.take(message.data));
+    this.source = new EventSource(at("/dashboard/stream"));
+    const of = this.election;
+    this.source.addEventListener("frame", (message) => { if (of === this.election) this.take(message.data); });
     this.source.addEventListener("error", () => this.lost());
     if (!this.watch) this.watch = setInterval(() => this.look(), 1000);
   }
@@ -44,7 +54,7 @@ export class Store {
   }
 
   lost() {
-    if (this.connected || !this.lostAt) this.lostAt = Date.now();
+    if (this.connected || !this.lostAt) { this.lostAt = Date.now(); this.stoodStill = this.now(); }
     this.connected = false;
     this.tell({ connection: true });
   }
@@ -60,6 +70,7 @@ export class Store {
     this.added += frame.events.length;
     this.connected = true;
     this.lostAt = 0;
+    this.stoodStill = 0;
     this.skew = frame.at_unix_ms - Date.now();
     this.heardAt = this.arrived = performance.now();
     for (const name of news.parts) if (name.startsWith("node:") && this.parts[name]) this.sampleHold(this.parts[name]);
@@ -86,7 +97,8 @@ export class Store {
 
   get order() { return this.parts.order || []; }
   node(name) { return this.parts[`node:${name}`]; }
-  now() { return Date.now() + this.skew; }
+  // Nothing is counted on while nobody says how things stand.
+  now() { return this.lostAt && !this.connected && this.stoodStill ? this.stoodStill : Date.now() + this.skew; }
 
   // A holder renews several times between two looks of ours, and others hear of it about once a second. So a sample
   // stands for a moment before it runs down by our own clock, and the best of the last ones is shown: the bar is calm
@@ -94,11 +106,12 @@ export class Store {
   sampleHold(node) {
     const now = performance.now(), grace = node.there !== "here" ? 0 : node.told === "itself" ? 300 : 1300;
     const before = (this.holds.get(node.node) || []).filter((sample) => now - sample.at < 2000);
-    const lost = node.role !== "leader" || !node.hold_left_ms;
+    const lost = !node.hold_left_ms;
     this.holds.set(node.node, [...(lost ? [] : before), { left: node.hold_left_ms, at: now, grace }].slice(-12));
   }
 
   holdLeft(name) {
+    if (!this.connected) return 0;
     const now = performance.now();
     let best = 0;
     for (const sample of this.holds.get(name) || []) best = Math.max(best, sample.left - Math.max(0, now - sample.at - sample.grace));

@@ -320,8 +320,9 @@ class LeaseEvidence(LeaseState):
 
         Where the name will be free as soon as the table is settled, this node waits for that: it takes no longer, and
         is over at once if another node has watched for longer. If the state that it waits for has changed, it places.
+        So does a node that must not take it yet (M1): nobody's row is nobody's, and the watch is over sooner.
         """
-        if sight.row is not None or self._is_fresh(sight) or not self._may_lead():
+        if sight.row is not None or self._is_fresh(sight) or not self._is_able():
             return False
         genesis, settling = sight.genesis, self._settling
         if genesis is None or not self._not_below_known(genesis.floor):

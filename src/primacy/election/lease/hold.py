@@ -236,7 +236,7 @@ class LeaseHolder(LeaseEvidence):
         """
         effects: list[Effect] = [] if self._unsaved else [self._note(Code.DISK_FAILED, detail=reason)]
         lead, behind = self._lead, self._saving
-        self._unsaved, self._saved_token, self._saving = reason or "no reason given", 0, False
+        self._unsaved, self._saved, self._saving = reason or "no reason given", None, False
         if lead is None or lead.running:
             return effects
         if not behind:
@@ -306,7 +306,8 @@ class LeaseHolder(LeaseEvidence):
     def _may_ack(self, heartbeat: FailsafeHeartbeat) -> bool:
         """Not for a stranger, not beside a newer leadership, and not with a take of ours that may still be written."""
         listed = heartbeat.origin.node in self._others and heartbeat.origin.config == self._list_hash
-        return listed and self._lead is None and self._token_grows(heartbeat.token) and self._take is None
+        able = self._lead is None and self._changed.is_own_alone
+        return listed and able and self._token_grows(heartbeat.token) and self._take is None
 
     def _ack_restarts(self) -> None:
         """The observation of the row starts with the next look (L7)."""

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from primacy.election.effects import Effect, Persist, Record
 from primacy.election.events import Code, Event
+from primacy.election.lease.changed import Changed
 from primacy.election.messages import Origin
-from primacy.election.model import TOKEN_MAX, Ballot, Kind, Seat
+from primacy.election.model import TOKEN_MAX, Ballot, Kind, ListRecord, Seat
 from primacy.election.store import Genesis, Row, StoreRequest, Take, holder_id, list_hash, node_of
 from primacy.settings.timing import Timing
 
@@ -53,6 +54,16 @@ class LeaseOptions(NamedTuple):
     """After its work ended in order a node lets the others go first for so long; default three looks."""
     watched: bool = False
     """Nothing is taken without a wait before one connection was watched for wait_max, whatever the store says (L4)."""
+    config: str = ""
+    """Names strategy, store and table (M1); empty: what this node ran under before is not remembered."""
+    lists: tuple[ListRecord, ...] = ()
+    """The configurations that its disk tells of, this one included."""
+    hold_max_ms: int = 0
+    """The longest hold under any of them."""
+    left: tuple[str, ...] = ()
+    """Those that were replaced."""
+    speaks: bool = True
+    """It can ask other nodes."""
 
 
 class Sighting(NamedTuple):
@@ -172,6 +183,7 @@ class LeaseState:
         member = seat.membership.get(seat.node)
         listed = not options.failsafe or seat.node in options.failsafe
         self._stands = listed and (member is None or member.kind is Kind.VOTER)
+        self._changed = Changed(seat, timing, options.config, options.lists, options.hold_max_ms, options.left)
         self._blank_node()
         self._blank_sight()
         self._blank_hold()
@@ -180,7 +192,8 @@ class LeaseState:
         """Of the node itself: its start, its tokens on the disk, its requests under way."""
         self._born: tuple[int, int] | None = None
         """Own clock and wall clock at the start, once started."""
-        self._saved_token = self.options.token_max
+        self._saved: tuple[int, tuple[ListRecord, ...]] | None = (self.options.token_max, self.options.lists)
+        """What the disk has; None if that is in doubt."""
         self._saving = False
         """A token is on its way to the disk; anything but `PersistFailed` next means that it arrived."""
         self._unsaved = ""
@@ -200,6 +213,8 @@ class LeaseState:
         self._hold_off_ms = 0
         self._lock_held = False
         self._paused = False
+        self._pause_ends_by = ""
+        """What the end of it waits for, if that is not an operator's `resume`."""
         self._ill = ""
         self._closing = False
 
@@ -309,6 +324,10 @@ class LeaseState:
         self._note_token(token)
 
     def _may_lead(self) -> bool:
+        """Nothing holds this node back, nor is anybody to report first that it runs with the same file (M1)."""
+        return self._changed.is_over and self._is_able()
+
+    def _is_able(self) -> bool:
         """Nothing that people, probes or the machine itself say holds this node back (Q6 for the run lock)."""
         held_back = self._paused or self._ill or self._closing or self._lock_held or self._work or self._unsaved
         return self._stands and self._admitted and not held_back
@@ -385,11 +404,15 @@ class LeaseState:
             self.token_max = max(self.token_max, token)
 
     def _save(self) -> list[Effect]:
-        """The largest token outlives this boot (T2). Of a ballot's other fields a lease needs none."""
-        if self.token_max <= self._saved_token:
+        """The largest token (T2) and the configurations (M1) outlive this boot. Of a ballot's other fields a lease
+        needs none."""
+        wanted = (self.token_max, self._changed.lists)
+        if wanted == self._saved:
             return []
-        self._saved_token, self._saving = self.token_max, True
-        return [Persist(Ballot(0, self.token_max, "", self.timing.hold_ms, self.token_max, 0, ()))]
+        self._saved, self._saving = wanted, True
+        token, lists = wanted
+        changed = self._changed
+        return [Persist(Ballot(0, token, "", changed.hold_max_ms, token, 0, lists, left=changed.left))]
 
     # --- small things -------------------------------------------------------------------------------------------------
 

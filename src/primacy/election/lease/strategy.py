@@ -44,6 +44,7 @@ from primacy.election.effects import AskStore, Effect
 from primacy.election.events import Code
 from primacy.election.inputs import (
     Answered,
+    CampaignOrder,
     CancelChange,
     ChangeMembers,
     DeadlinePassed,
@@ -65,6 +66,7 @@ from primacy.election.inputs import (
     StepDown,
     StoreAnswered,
     StoreNews,
+    StrangerHeard,
     Unanswered,
     WorkDeferred,
     WorkGone,
@@ -73,7 +75,7 @@ from primacy.election.inputs import (
 from primacy.election.lease.hold import LeaseHolder
 from primacy.election.lease.state import RETRY_MAX_MS, Asked, LeaseOptions, Sighting
 from primacy.election.lease.view import believed, role_of, view_of
-from primacy.election.messages import FailsafeAck, FailsafeHeartbeat
+from primacy.election.messages import FailsafeAck, FailsafeHeartbeat, Query, Report
 from primacy.election.model import Role, View
 from primacy.election.store import (
     IDLE,
@@ -92,6 +94,9 @@ from primacy.election.store import (
 
 __all__ = ["LeaseOptions", "LeaseStrategy"]
 
+OTHER = "other-configuration"
+"""Why a node on a lease recovers."""
+
 
 class LeaseStrategy(LeaseHolder):
     """At most one holder of a row, by conditional writes and by waiting out the hold on one's own clock."""
@@ -102,6 +107,8 @@ class LeaseStrategy(LeaseHolder):
             self._saving, self._unsaved = False, ""  # it arrived on the disk
         effects = self._expire(now_ms)
         effects += self._hear(now_ms, given)
+        if not self._changed.is_over and self._born is not None:
+            effects += self._recover(now_ms)
         effects += self._go_on(now_ms)
         self.deadline_ms = self._wake_ms()
         return effects
@@ -124,7 +131,9 @@ class LeaseStrategy(LeaseHolder):
         match given:
             case Started(wall_ms, lock_held):
                 self._born, self._lock_held, self._next_ask_ms = (now_ms, wall_ms), lock_held, now_ms
-                return [self._note(Code.STARTED), *([self._note(Code.LOCK_HELD)] if lock_held else [])]
+                self._changed.begin(now_ms, speaks=self.options.speaks)
+                notes = [self._note(Code.STARTED), *([self._note(Code.LOCK_HELD)] if lock_held else [])]
+                return [*notes, *([self._note(Code.RECOVERING, detail=OTHER)] if self._changed.others else [])]
             case StoreAnswered(number, answer):
                 return self._answered(now_ms, number, answer)
             case StoreNews(renewed=True):
@@ -135,6 +144,12 @@ class LeaseStrategy(LeaseHolder):
                 return self._failsafe_heartbeat(now_ms, heartbeat)
             case Received(FailsafeAck() as ack):
                 return self._failsafe_ack(now_ms, ack)
+            case Received(Query() as query):
+                return self._report(query)
+            case Received(Report() as report):
+                return self._reported(now_ms, report)
+            case Rejoin(without, others_stopped):
+                self._changed.vouched(now_ms, without, others_stopped)
             case WorkStarted(term):
                 if self._lead is not None and self._lead.token == term:
                     self._lead.running, self._idle = True, False
@@ -150,8 +165,8 @@ class LeaseStrategy(LeaseHolder):
                 return self._run_lock(now_ms, held)
             case StepDown(successor, reason):
                 return self._step_down(Code.TRANSFER if successor else Code.STEP_DOWN, reason, successor)
-            case Pause():
-                self._paused = True
+            case Pause(waits_for):
+                self._paused, self._pause_ends_by = True, waits_for
                 return self._step_down(Code.PAUSED, "paused") or [self._note(Code.PAUSED)]
             case Resume():
                 self._paused, self._next_ask_ms = False, now_ms
@@ -168,12 +183,13 @@ class LeaseStrategy(LeaseHolder):
                 | Unanswered()
                 | Answered()
                 | Paced()
+                | CampaignOrder()
                 | Init()
-                | Rejoin()
                 | ChangeMembers()
                 | CancelChange()
                 | ForceMembers()
                 | MembersChanged()
+                | StrangerHeard()
             ):
                 pass  # the clock is looked at in `_go_on`; the rest belongs to other strategies
             case _:
@@ -187,7 +203,38 @@ class LeaseStrategy(LeaseHolder):
             return self._keep(now_ms, self._lead)
         return self._watch(now_ms)
 
+    # --- a configuration that is another one than before (M1) ---------------------------------------------------------
+
+    def _report(self, query: Query) -> list[Effect]:
+        """Anybody is told which configuration this node runs with, as soon as its disk has it."""
+        if not self.options.config or self._born is None or self._unsaved:
+            return []
+        return [self._changed.answer(query, self.token_max)]
+
+    def _reported(self, now_ms: int, report: Report) -> list[Effect]:
+        if self._born is None or self._changed.is_over:
+            return []
+        told_of_another = self._changed.hear(now_ms, report)
+        self._note_token(report.token_max)
+        return [self._note(Code.RECOVERING, detail=OTHER), *self._save()] if told_of_another else []
+
+    def _recover(self, now_ms: int) -> list[Effect]:
+        """Asks who has not answered; ends when all of it is over, durably before anything is taken."""
+        over_ms = self._changed.over_at_ms()
+        if over_ms is None or now_ms < over_ms:
+            return [*self._changed.ask(now_ms)]
+        recovered = [self._note(Code.RECOVERED, detail=OTHER)] if self._changed.others else []
+        self._changed.end()
+        self._next_ask_ms = now_ms
+        return [*self._save(), *recovered]
+
     def _wake_ms(self) -> int | None:
+        wake_ms = self._wake_for_row_ms()
+        if self._born is None or self._changed.is_over or wake_ms is None:
+            return wake_ms
+        return min(wake_ms, self._changed.wake_ms())
+
+    def _wake_for_row_ms(self) -> int | None:
         if self._lead is not None:
             return self._keep_at_ms(self._lead)
         if self._pending is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primacy.election.lease.state import TICK_MS, Sighting
-from primacy.election.model import Role, View
+from primacy.election.model import UNLISTED, Role, View, replaced_sentence
 from primacy.election.store import FAILSAFE, Renew, Row, Take, heir_of, node_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def role_of(node: LeaseStrategy) -> Role:
     """One of the closed words."""
     if node._lead is not None:
         return Role.LEADER
+    if node._changed.others:
+        return Role.RECOVERING
     if not node._stands:
         return Role.OBSERVER
     if node._paused:
@@ -67,12 +69,14 @@ def waits_for(node: LeaseStrategy, now_ms: int) -> str:
         return f"the store to answer ({node._failure}); {', '.join(node._others)} agree that it goes on meanwhile"
     if lead is not None:
         return "" if lead.running else lead.deferred or "its work to start"
+    if node._changed.others:
+        return waits_changed(node, now_ms)
     if node._work:
         return f"its own work of token {node._work} to end; `primacy status` shows it"
     if node._lock_held:
         return "the run lock: work of an earlier start is still ending here; `primacy status` shows it"
     if node._paused:
-        return "an operator: primacy resume"
+        return node._pause_ends_by or "an operator: primacy resume"
     if node._ill:
         return f"its health probes to pass ({node._ill}); `primacy status` shows them"
     if not node._stands:
@@ -86,6 +90,22 @@ def waits_for(node: LeaseStrategy, now_ms: int) -> str:
     if node._failures:
         return f"the store to answer ({node._failure}){ADDRESS}"
     return waits_for_row(node, now_ms)
+
+
+def waits_changed(node: LeaseStrategy, now_ms: int) -> str:
+    """Who has still to report the configuration that this node was started with (M1)."""
+    changed = node._changed
+    missing, over_ms, replaced_by = changed.missing(), changed.over_at_ms(), changed.replaced_by()
+    if replaced_by:
+        return replaced_sentence(replaced_by)
+    if over_ms is not None:
+        return f"{max(0, over_ms - now_ms)} ms, until any earlier holder's work is surely over"
+    if not missing:
+        return UNLISTED
+    remedy = f"gone for good: primacy rejoin{''.join(f' --without {name}' for name in missing)}"
+    if not node.options.speaks:
+        remedy += "; it cannot ask them without cluster.manager.nodes and cluster.secret_file"
+    return f"its new strategy or store to be reported by {', '.join(missing)} ({remedy})"
 
 
 def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:

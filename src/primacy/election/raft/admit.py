@@ -96,6 +96,8 @@ class Admitting:
             seen=tuple((name, *seen[name]) for name in sorted(seen)),
             register=register,
         )
+        if state.options.joins:
+            state.file_ask_at_ms = now_ms + state.timing.promise_ms  # until it hears a leader (R12)
         admitted = Record(Event(Code.ADMITTED, admission.term, origin.node, f"members {register.id}"))
         return [admitted, *self.remembering.ballot_read(now_ms)]
 

@@ -12,7 +12,7 @@ from primacy.election.events import Code, Event
 from primacy.election.messages import VoteReply, VoteRequest
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.roles import Candidate
-from primacy.election.raft.state import TERM_JUMP_MAX, RaftState
+from primacy.election.raft.state import RaftState
 
 
 class Campaigning:
@@ -29,13 +29,15 @@ class Campaigning:
         if state.leader:
             effects = [Record(Event(Code.LEADER_SILENT, state.term, state.leader))]
             state.leader = ""
+            if state.options.joins and state.register is not None:
+                state.file_ask_at_ms = now_ms + state.timing.promise_ms  # perhaps it is not where they have it (R12)
         if not self._may_campaign(now_ms):
             state.campaign_at_ms = now_ms + max(state.promise_left(now_ms), state.timing.heartbeat_ms)
             return effects
         campaign = state.campaign
         if not effects and campaign is not None and not campaign.pre:
             effects = [Record(Event(Code.SPLIT_VOTE, state.term))]
-        return effects + self.ask_votes(now_ms, state.term + 1, pre=True)
+        return effects + self.ask_votes(now_ms, state.reached_term + 1, pre=True)
 
     def again(self, now_ms: int) -> list[Effect]:
         """What kept it from campaigning is over: soon, but not all nodes at once."""
@@ -74,8 +76,11 @@ class Campaigning:
 
     def on_vote_reply(self, now_ms: int, reply: VoteReply) -> list[Effect]:
         state = self.state
+        if state.ballot is None or reply.candidate_boot != state.seat.boot:
+            return []
+        state.learn_token(reply.token_max)
         campaign, ballot = state.campaign, state.ballot
-        if campaign is None or ballot is None or reply.candidate_boot != state.seat.boot:
+        if campaign is None:
             return []
         voter = reply.origin.node
         if reply.asked != campaign.term or reply.pre != campaign.pre or voter not in state.quorum.other_voters:
@@ -84,7 +89,7 @@ class Campaigning:
             campaign.yes[voter] = reply
             return self._count(now_ms, campaign)
         campaign.no[voter] = reply.retry_ms
-        if ballot.term < reply.term <= ballot.term + TERM_JUMP_MAX and reply.term >= campaign.term:
+        if ballot.term < reply.term >= campaign.term and not state.is_too_far(reply.term):
             state.adopt(reply.term)  # we are behind: ask again above it, within the spread
             state.become_follower()
             state.campaign_at_ms = now_ms + int(state.seat.random.random() * state.timing.spread_ms)
@@ -125,4 +130,5 @@ class Campaigning:
             return self.leading.win(now_ms, campaign)
         if not self._may_campaign(now_ms):
             return []
-        return self.ask_votes(now_ms, state.term + 1, pre=False)
+        term = state.reached_term + 1  # above that of the campaign, if a voter has seen a larger token: then again (T2)
+        return self.ask_votes(now_ms, term, pre=term > campaign.term)

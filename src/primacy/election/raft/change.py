@@ -29,7 +29,7 @@ from primacy.election.raft.register import (
     taken_back,
     voting,
 )
-from primacy.election.raft.requests import why_not
+from primacy.election.raft.requests import is_last_step, why_not
 from primacy.election.raft.roles import Leader
 from primacy.election.raft.state import RaftState
 
@@ -53,7 +53,8 @@ class Changing:
         if not refused and isinstance(given, ForceMembers) and state.promise_left(now_ms) > 0:
             refused = "a leader was heard, or this node was started, a moment ago: ask again when its silence is over"
         if refused:
-            return [Record(Event(Code.MEMBERS_REFUSED, state.term, detail=refused))]
+            soon = isinstance(given, ChangeMembers) and is_last_step(state)
+            return [Record(Event(Code.MEMBERS_REFUSED, state.term, detail=refused, value=int(soon)))]
         if isinstance(given, ForceMembers):
             return self._force(now_ms, given)
         leader = state.leader_state
@@ -74,7 +75,7 @@ class Changing:
         register, ballot = state.register, state.ballot
         assert register is not None
         assert ballot is not None
-        term = ballot.term + FLOOR
+        term = state.reached_term + FLOOR
         members = tuple(member for member in register.members if member.id not in given.without)
         prior = tuple(member for member in register.prior if member.id not in given.without)
         forced = Register(MembersId(term, register.id.version + 1), members, prior)

@@ -31,6 +31,8 @@ class Following:
         sender = heartbeat.origin.node
         if ballot is None or state.muted or self.is_old(heartbeat):
             return []
+        if state.is_too_far(heartbeat.term):
+            return state.doubt(now_ms, sender, heartbeat.term)
         if state.options.register:
             late = self._before_ack(now_ms, heartbeat)
             if late is not None:
@@ -41,8 +43,6 @@ class Following:
                 return state.refuse(now_ms, ahead) if state.quorum.votes or state.options.register else []
             if heartbeat.term <= state.promise.released_term:
                 return []
-            if heartbeat.term - ballot.term > TERM_JUMP_MAX:
-                return state.note(Code.TERM_JUMP, sender, f"term {heartbeat.term} is too far above {ballot.term}")
             if state.leader_state is not None and heartbeat.term == ballot.term:
                 return state.note(Code.TWO_BOOTS, sender, f"it claims our term {heartbeat.term}")
             return self._follow(now_ms, heartbeat) + self._ack(now_ms, heartbeat)
@@ -117,27 +117,54 @@ class Following:
             return []
         if state.options.register:  # what our own register says of us or of the candidate decides nothing (R2)
             if self.is_outdated(request):
+                assert state.register is not None
+                if state.register.id.term - (request.term - 1) > TERM_JUMP_MAX:
+                    return self._no(now_ms, request)  # it believes the members once it knows the token (Q9)
                 return state.tell_members(now_ms, candidate)
         elif not state.quorum.votes or candidate not in state.quorum.candidates:
+            return []
+        if self._is_early(request):
+            state.early = request
             return []
         effects: list[Effect] = []
         if request.evidence is not None:
             effects = self.releasing.on_release(now_ms, request.evidence, evidence=True)
-        if request.term - ballot.term > TERM_JUMP_MAX:
-            return effects + state.note(Code.TERM_JUMP, candidate, f"term {request.term} is too far above ours")
+        if state.is_too_far(request.term):
+            return effects + state.doubt(now_ms, candidate, request.term)
         retry_ms = self._refuses(now_ms, request)
         if retry_ms >= 0:
-            no = VoteReply(
-                state.origin, request.term, request.pre, False, request.origin.boot, ballot.term, retry_ms=retry_ms
-            )
             if retry_ms > 0 and request.term > ballot.term:
                 effects.append(Record(Event(Code.PROMISE_REFUSED, ballot.term, candidate, value=retry_ms)))
-            return effects + state.refuse(now_ms, Send(candidate, no), request.origin.boot, request.term, request.pre)
+            return effects + self._no(now_ms, request, retry_ms)
         if not request.pre:
             state.vote_for(candidate, request.term)
             spread_ms = state.timing.spread_ms
             state.campaign_at_ms = now_ms + spread_ms + int(state.seat.random.random() * spread_ms)
         return [*effects, Send(candidate, state.yes(now_ms, request))]
+
+    def _no(self, now_ms: int, request: VoteRequest, retry_ms: int = 0) -> list[Effect]:
+        state, origin = self.state, request.origin
+        ballot = state.ballot
+        assert ballot is not None
+        told = (state.origin, request.term, request.pre, False, origin.boot, ballot.term)
+        no = VoteReply(*told, token_max=ballot.token_max, retry_ms=retry_ms)
+        return state.refuse(now_ms, Send(origin.node, no), origin.boot, request.term, request.pre)
+
+    def _is_early(self, request: VoteRequest) -> bool:
+        """It carries the release of the work here, which the guard tells this node in the same moment (G6).
+
+        Refused for a promise that is over at once, a candidate among two would wait the whole of it, and the old leader
+        would win again. It is heard when the guard has spoken, as if the network had been slower.
+        """
+        state, release = self.state, request.evidence
+        if release is None or not request.pre or release.origin.node != state.node:
+            return False
+        return 0 < state.work_term == release.term
+
+    def hear_early(self, now_ms: int) -> list[Effect]:
+        """The guard has spoken: what came too early is heard now."""
+        request, self.state.early = self.state.early, None
+        return self.on_vote_request(now_ms, request) if request is not None else []
 
     def is_outdated(self, request: VoteRequest) -> bool:
         """Its register is older than ours: no vote and no pre-vote, no term adopted; it is told ours (R3)."""

@@ -13,9 +13,11 @@ from primacy.election.events import Code, Event
 from primacy.election.messages import Ack, Ahead, Heartbeat, Release, VoteRequest
 from primacy.election.model import Leadership, MembersId, Register
 from primacy.election.raft.roles import Candidate, Leader
-from primacy.election.raft.state import TERM_JUMP_MAX, RaftState, made
+from primacy.election.raft.state import RaftState, made
 from primacy.settings.timing import stretched
 
+ALIGN_PART = 4
+"""Of a heartbeat: so much earlier one comes at most, until all elections of a process send theirs at one moment."""
 TICK_MS = 2
 """Two clocks are read in whole milliseconds: a voter's age may be one too large, a winner's wait one too short."""
 
@@ -55,9 +57,19 @@ class Leading:
             effects.append(Record(Event(Code.START_DELAY, ballot.term, value=delay_ms)))
         known = max([ballot.token_max, state.options.token_max, *(reply.token_max for reply in replies)])
         if known > token:
-            sentence = f"token {known} was already seen, ours is {token}"
-            return effects + self.resign(now_ms, leader, Code.TOKEN_LOW, sentence)
+            return effects + self._below(now_ms, leader, known)
         return effects + self.lead_on(now_ms, leader)
+
+    def is_below(self, leader: Leader) -> bool:
+        """A larger token was learnt since it won: an answer that came after the majority's told it (T2)."""
+        return self.state.token_max > leader.token
+
+    def _below(self, now_ms: int, leader: Leader, known: int) -> list[Effect]:
+        """No work starts below a token that was seen (T2)."""
+        sentence = f"token {known} was already seen, ours is {leader.token}"
+        effects = self.resign(now_ms, leader, Code.TOKEN_LOW, sentence)
+        self.state.campaign_at_ms = self.state.timeout(now_ms)  # perhaps nobody believes that token: no storm (E2)
+        return effects
 
     def rename_members(self, now_ms: int, leader: Leader) -> None:
         """The winner's register gets its term, so that what a dead leader left half done gives way; the first register
@@ -104,7 +116,10 @@ class Leading:
         timing = state.timing
         leader.progress.sent(now_ms)
         late_ms = now_ms - leader.next_heartbeat_ms
-        leader.next_heartbeat_ms = now_ms + timing.heartbeat_ms - min(late_ms, timing.heartbeat_ms // 2)
+        next_ms = now_ms + timing.heartbeat_ms - min(late_ms, timing.heartbeat_ms // 2)
+        if state.options.aligned:
+            next_ms -= min(next_ms % timing.heartbeat_ms, timing.heartbeat_ms // ALIGN_PART)
+        leader.next_heartbeat_ms = next_ms
         state.promise.newest_at_ms, state.promise.newest_term = now_ms, leader.term
         settled = now_ms >= leader.start_at_ms
         heartbeat = made(Heartbeat, (state.origin, leader.term, leader.progress.number, timing.hold_ms, settled))
@@ -179,6 +194,8 @@ class Leading:
             return []
         if now_ms < leader.start_at_ms or state.work_unconfirmed():
             return []
+        if self.is_below(leader):
+            return self._below(now_ms, leader, state.token_max)
         leader.ordered = True
         state.work_term = leader.term
         released_term = state.promise.released_term
@@ -204,7 +221,7 @@ class Leading:
         if term != state.work_term:
             return []
         leader = state.leader_state
-        state.work_term = 0
+        state.work_term, state.early = 0, None
         state.lock_held = True  # until the driver finds it free
         if leader is None or leader.term != term:
             return []
@@ -266,7 +283,7 @@ class Leading:
         state = self.state
         if term <= leader.term or leader.closed:
             return []
-        if term - leader.term > TERM_JUMP_MAX:
+        if state.is_too_far(term):
             return state.note(Code.TERM_JUMP, node, f"term {term} is too far above {leader.term}")
         leader.ahead_term = term
         effects = self.step_down(now_ms, Code.TERM_AHEAD, f"node {node} is at term {term}", state.node)

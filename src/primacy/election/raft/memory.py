@@ -64,7 +64,10 @@ class Remembering:
             if state.recovery.own.hash not in [record.hash for record in lists]:
                 lists = (*lists, state.recovery.own._replace(confirmed=False))
             changed = ballot.changed or len(lists) > 1
-            state.ballot = ballot._replace(incarnation=ballot.incarnation + 1, lists=lists, changed=changed)
+            token_max = max(ballot.token_max, state.options.token_max)
+            state.ballot = ballot._replace(
+                incarnation=ballot.incarnation + 1, lists=lists, changed=changed, token_max=token_max
+            )
         return effects + self.ballot_read(now_ms)
 
     def ballot_read(self, now_ms: int) -> list[Effect]:
@@ -76,7 +79,7 @@ class Remembering:
             state.origin = state.origin._replace(incarnation=ballot.incarnation, base=ballot.base)
         state.refresh_members()
         state.unacked = None
-        state.promise.newest_at_ms, state.promise.newest_term = now_ms, state.term
+        state.promise.newest_at_ms, state.promise.newest_term = now_ms, state.reached_term
         state.promise.released_term = -1
         state.promise.release = None
         state.peers.known.clear()  # everybody is met anew
@@ -174,20 +177,36 @@ class Remembering:
         init = recovery.wants_first(waited_long=waited, base=ballot.base if ballot is not None else 0)
         if init is None or not state.quorum.votes:
             return []
-        refused = recovery.first_refused(init)
+        refused = recovery.first_refused(init) or self.speaks_against(now_ms, init)
         if refused:
             said, recovery.init = recovery.init, None
             return [Record(Event(Code.INIT_REFUSED, state.term, detail=refused))] if said else []
-        if not recovery.first_complete(init):
+        wait_ms = recovery.first_wait_ms(state.timing)
+        if not recovery.first_complete(init) or now_ms < max(state.first.heard_at_ms, state.read_at_ms) + wait_ms:
             return []
         wall_ms = max(init.wall_ms, now_ms + state.wall_offset_ms)
-        base = recovery.first_base(max(wall_ms, ballot.base + 1 if ballot is not None else 0))
+        base = recovery.first_base(max(wall_ms, ballot.token_known + 1 if ballot is not None else 0))
         state.ballot = recovery.first_ballot(base, state.timing.hold_ms, wall_ms, ballot)
         state.first.init_tried = recovery.init
         state.first.offers = recovery.take_offers(init)
         state.first.offer_at_ms = now_ms + state.timing.heartbeat_ms
         effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=base)), *self.ballot_read(now_ms)]
         return effects + self._offer_first()
+
+    def stranger_heard(self, now_ms: int, node: str) -> None:
+        """Of the cluster that is to begin here there may be one already, under other members (M3)."""
+        state = self.state
+        if self.is_blank() and node not in state.seat.membership.ids:
+            state.first.stranger, state.first.stranger_at_ms = node, now_ms
+
+    def speaks_against(self, now_ms: int, init: Init) -> str:
+        """Why a cluster must not begin now: somebody outside of the list was heard within P (M3). An operator who knows
+        better names it."""
+        state = self.state
+        stranger = state.first.stranger
+        if not stranger or stranger in init.without or now_ms - state.first.stranger_at_ms > state.timing.promise_ms:
+            return ""
+        return f"node {stranger} speaks for this cluster already, and is not in the file's list"
 
     def first_start_failed(self) -> None:
         """The first ballot did not get to the disk: nobody was offered it, and what was asked for is still wanted.
@@ -257,9 +276,11 @@ class Remembering:
             state.first.offers.pop(origin.node, None)
             state.recovery.remembers[origin.node] = origin.boot
 
-    def on_query(self, query: Query) -> list[Effect]:
+    def on_query(self, now_ms: int, query: Query) -> list[Effect]:
         """Anybody of any list is told: our list (durable in our ballot before this) and what we remember."""
         state = self.state
+        if query.memory and state.options.register:
+            self.stranger_heard(now_ms, query.origin.node)
         ballot = state.ballot
         asker = query.origin.node
         seen = state.seen(asker)[0]
@@ -269,9 +290,9 @@ class Remembering:
             origin,
             echo=query.origin.boot,
             memory=ballot is not None and not ballot.void,
-            used=not self.is_blank() or state.recovery.copy is not None or state.recovery.is_left,
+            used=self._is_used(),
             term=state.term,
-            hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
+            hold_max_ms=ballot.hold_max_ms if ballot is not None else state.recovery.hold_max_ms,
             token_max=max(self._token_known(), state.options.token_max),
             confirmed=self._confirmed(),
             incarnation_seen=max(seen, query.origin.incarnation),
@@ -280,12 +301,18 @@ class Remembering:
         )
         return [*self.mark(), Send(asker, report)]
 
+    def _is_used(self) -> bool:
+        """It has voted or acked, or cannot know who has: nobody begins a cluster by itself beside it (M3)."""
+        recovery = self.state.recovery
+        return not self.is_blank() or recovery.copy is not None or recovery.is_left or recovery.is_unlisted
+
     def _confirmed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The lists that it was able under; with a register, that says it."""
+        """The lists that it was able under (with a register, that says it), and the configurations that it has left."""
         ballot = self.state.ballot
+        left = tuple((one, ()) for one in (ballot.left if ballot is not None else self.state.recovery.left))
         if ballot is None or self.state.options.register:
-            return ()
-        return tuple((record.hash, record.voters) for record in ballot.lists if record.confirmed)
+            return left
+        return (*((record.hash, record.voters) for record in ballot.lists if record.confirmed), *left)
 
     def _register_told(self) -> Register | None:
         """The members that it knows of; without memory those of its file, which a first start compares (R12)."""
@@ -313,7 +340,26 @@ class Remembering:
         if not report.memory and state.first.offers.get(report.origin.node) == report.origin.boot:
             return []  # it is being offered a first ballot; that it has none yet is no news
         state.recovery.hear(report)
-        return self.decide(now_ms)
+        node, boot = report.origin.node, report.origin.boot
+        if state.first.heard.get(node) != boot:
+            state.first.heard[node], state.first.heard_at_ms = boot, now_ms
+        return self._replaced(now_ms, report) + self.decide(now_ms)
+
+    def _replaced(self, now_ms: int, report: Report) -> list[Effect]:
+        """It was away while its configuration was replaced: it waits as if it had run under the new one (M1).
+
+        Only at its start, while it is silent: it has promised nothing to anybody yet.
+        """
+        state = self.state
+        ballot = state.ballot
+        if ballot is None or state.muted or report.echo != state.seat.boot:
+            return []
+        if now_ms >= state.read_at_ms + state.timing.promise_ms or not state.recovery.is_replaced_by(report):
+            return []
+        lists = (*ballot.lists, state.recovery.told_of(report, ballot))
+        state.ballot = ballot._replace(lists=lists, changed=True)
+        state.recovery.ran_on(state.ballot)
+        return self.ballot_read(now_ms)
 
     def give_way(self, message: Message) -> list[Effect]:
         """An unused first ballot binds nobody: it gives way to one in use, or else to a larger base (M3).

@@ -31,16 +31,16 @@ class Recall(Recovery):
     def _of_earlier(self, ballot: Ballot) -> Register:
         """The voters that it tells of, else the file's members."""
         listed = {member.id: member for member in self.first().members}
-        records = [record for record in ballot.lists if record.confirmed] or list(ballot.lists)
+        own = [record for record in ballot.lists if not record.elsewhere]
+        records = [record for record in own if record.confirmed] or own
         voters = records[0].voters if records else self.own.voters
         if voters == self.own.voters:
             return self.first()
         return first_register(tuple(listed.get(name, Member(name)) for name in voters))
 
     def is_first(self, ballot: Ballot) -> bool:
-        """A first ballot of this very file that was never used (M3)."""
-        hashes = {record.hash for record in ballot.lists}
-        return ballot.term == 0 and hashes == {self.own.hash} and ballot.register == self.first()
+        """A first ballot of this very file that was never used (M3), under whatever times: it has promised nothing."""
+        return ballot.term == 0 and ballot.register == self.first()
 
     def named_by_file(self, register: Register) -> tuple[str, ...]:
         """Whom to ask at a start: the file's nodes as well as the register's (R12)."""
@@ -60,6 +60,20 @@ class Recall(Recovery):
         """The newest register that was told of."""
         return max(self._registers(), key=lambda register: register.id, default=None)
 
+    def is_never_used(self) -> bool:
+        """All that was told of is first ballots of this very file that were never used: they bind nobody (M3)."""
+        heard = self._remembering()
+        return all(not report.used for report in heard) and all(r == self.first() for r in self._registers())
+
+    def remembering(self) -> tuple[str, ...]:
+        """Who answered from memory."""
+        return tuple(report.origin.node for report in self._remembering())
+
+    def knows_newest(self, newest: Register) -> str:
+        """The first of those that told of this register."""
+        told = [r.origin.node for r in self._remembering() if (r.register or self.first()) == newest]
+        return told[0]
+
     def to_ask(self, ballot: Ballot | None) -> tuple[str, ...]:
         if ballot is not None:
             return self.missing(ballot)
@@ -71,11 +85,14 @@ class Recall(Recovery):
 
     def _needed(self, ballot: Ballot | None) -> tuple[str, ...]:
         if ballot is not None:
-            halves = ballot.register.halves if ballot.register is not None else (self.own.voters,)
-            return self._others({name for half in halves for name in half})
+            return self._others(self._voting(ballot) | self._lease_nodes())
         told = self.counted_registers()
         names = {name for register in told for half in register.halves for name in half}
-        return self._others(names if told else {*self.own.voters, *self.behind})
+        return self._others(names | self._lease_nodes() if told else {*self.own.voters, *self.behind})
+
+    def _voting(self, ballot: Ballot) -> set[str]:
+        halves = ballot.register.halves if ballot.register is not None else (self.own.voters,)
+        return {name for half in halves for name in half}
 
     def counted_registers(self) -> list[Register]:
         """Every register that it is told of: their voters, of both halves, must all answer (R9)."""
@@ -84,15 +101,29 @@ class Recall(Recovery):
     def _others(self, names: set[str]) -> tuple[str, ...]:
         return tuple(sorted(names - {self.seat.node} - set(self.without)))
 
-    def _good_for_change(self, node: str, base: int) -> bool:
-        """It runs with our times, and said so from memory, of this cluster (M1)."""
+    def _good_for_change(self, node: str, ballot: Ballot) -> bool:
+        """It runs with our times, and said so from memory, of this cluster (M1); not so who only ran on a lease."""
         report = self._under_own_list(node)
-        return report is not None and report.memory and report.origin.base == base
+        if report is None:
+            return False
+        return (report.memory and report.origin.base == ballot.base) or node not in self._voting(ballot)
 
     def _good_for_memory(self, node: str) -> bool:
-        """It answered this boot from memory (R9)."""
+        """It answered this boot from memory (R9), or gave up a first ballot that was never used (M3); not so who only
+        ran on a lease (M1)."""
         report = self._under_own_list(node)
-        return report is not None and report.memory
+        if report is None:
+            return False
+        if report.memory or (report.gave_way and self._is_unchanged()):
+            return True
+        if node not in self._lease_nodes():
+            return False
+        return not any(node in half for register in self._registers() for half in register.halves)
+
+    def _is_unchanged(self) -> bool:
+        """Nobody who remembers knows of other members than the first: then there is nothing to know but terms, and the
+        floor is above any vote that was lost."""
+        return all(register == self.first() for register in self._registers())
 
     # --- a voter that forgot ------------------------------------------------------------------------------------------
 
@@ -101,7 +132,7 @@ class Recall(Recovery):
         newest = self.newest()
         if newest is None or not is_voter(newest, self.seat.node):
             return None  # an observer is admitted (R8), another must be added first
-        if self.is_alone(newest) or self.is_lone_file(newest):
+        if self.is_alone(newest) or self.is_lone_file(newest) or self.is_unlisted:
             return None
         heard = super().remembered(wall_ms)
         return heard._replace(register=newest) if heard is not None else None

@@ -5,7 +5,8 @@ voter concerned under which list it runs and what it remembers, and counts only 
 This module keeps the answers and decides; `memory.py` sends the questions and writes the ballots. It never
 decides from silence: a voter that is gone for good is named by an operator.
 
-- M1: the file changed. Every voter of its list and of all lists in its ballot must run under the new one.
+- M1: the file changed. Every voter of its list and of all lists in its ballot must run under the new one. So must the
+  nodes of a lease that this node ran on before; if they are not listed, an operator says that they are stopped.
 - M2: the memory is lost. Every other voter must answer from memory; it votes only above the highest term heard.
 - M3: nobody has a memory: the first start of the cluster, said once by an operator or done by the lowest id (`auto`).
   Who says "no memory" first makes the list durable under which it does: should that list's cluster begin without it,
@@ -17,11 +18,14 @@ from __future__ import annotations
 from primacy.election.inputs import Init
 from primacy.election.messages import Report
 from primacy.election.model import CLOSED, Ballot, ListRecord, Seat
+from primacy.election.remembered import with_left
+from primacy.settings.timing import Timing, stretched
 
 FLOOR = 1_000
 """Added to the highest term heard when somebody's memory is missing (M2, M3): no lost vote can be that far above."""
 
-
+TICK_MS = 1
+"""What reading a clock in whole milliseconds may cut off."""
 NOTHING = Ballot(0, 0, "", 0, 0, 0, ())
 """The lower bound of a node that has not even an old copy."""
 
@@ -37,6 +41,13 @@ class FirstStart:
         """The operator's word that the last first ballot was made on, until that ballot is on the disk."""
         self.gave_way = False
         """This boot gave up a first ballot that was never used."""
+        self.stranger = ""
+        """Who speaks for this cluster and is in no list here, as it was heard last; with it, when."""
+        self.stranger_at_ms = 0
+        self.heard: dict[str, int] = {}
+        """The boot of each node that answered last."""
+        self.heard_at_ms = 0
+        """When that was last another one than before."""
 
 
 class Recovery:
@@ -58,6 +69,14 @@ class Recovery:
         """The voters of all lists under which this node, without memory, said so: one of them may have begun (M3)."""
         self.mark_due = True
         """The disk does not tell of all voters of our list yet."""
+        self.leases: tuple[ListRecord, ...] = ()
+        """The leases that this node ran on before this start: others may still do so."""
+        self.hold_max_ms = 0
+        """The longest hold of those."""
+        self.left: tuple[str, ...] = ()
+        """The configurations that it ran under and that were replaced, as the disk tells."""
+        self.others_stopped = False
+        """An operator vouches for the nodes of leases that nobody has listed."""
 
     def found(self, void: Ballot) -> None:
         """What the disk had at the start was no ballot that counts: an old copy, or a mark."""
@@ -65,6 +84,17 @@ class Recovery:
             self.copy = void
         self.listed = tuple(sorted({name for record in void.lists for name in record.voters}))
         self.mark_due = not set(self.own.voters) <= set(self.listed)
+
+    def ran_on(self, ballot: Ballot) -> None:
+        """What the disk tells of leases, in whatever ballot there is: they outlive one that is given up."""
+        self.leases, self.left = tuple(record for record in ballot.lists if record.elsewhere), ballot.left
+        if self.leases:
+            self.hold_max_ms = ballot.hold_max_ms
+            self.mark_due = self.mark_due or self.own.hash not in [record.hash for record in ballot.lists]
+            self.listed = tuple(sorted({*self.listed, *self._lease_nodes()}))
+
+    def _lease_nodes(self) -> set[str]:
+        return {name for record in self.leases for name in record.voters}
 
     # --- the mark (M3) ------------------------------------------------------------------------------------------------
 
@@ -76,7 +106,9 @@ class Recovery:
         void = self.copy or NOTHING
         known = {name for record in (self.own, *void.lists) for name in record.voters}
         self.listed = tuple(sorted(known.union(self.listed)))
-        return void._replace(lists=(ListRecord(self.own.hash, self.listed, confirmed=False),), void=True)
+        lists = (ListRecord(self.own.hash, self.listed, confirmed=False), *self.leases)
+        hold_max_ms = max(void.hold_max_ms, self.hold_max_ms)
+        return void._replace(lists=lists, void=True, hold_max_ms=hold_max_ms, left=self.left)
 
     @property
     def behind(self) -> tuple[str, ...]:
@@ -89,6 +121,11 @@ class Recovery:
         reports = [self._under_own_list(name) for name in self.behind]
         return any(report is None or report.memory or report.used for report in reports)
 
+    @property
+    def is_unlisted(self) -> bool:
+        """Nobody knows who else ran on a lease of this node: nobody begins by itself beside it (M1)."""
+        return not self.others_stopped and any(not record.voters for record in self.leases)
+
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def start_over(self) -> None:
@@ -97,21 +134,27 @@ class Recovery:
         self.without = ()
 
     def hear(self, report: Report) -> None:
-        """Keeps the last answer of each node to this boot, but for a late "blank" of a boot that has a memory since."""
+        """Keeps the last answer of each node to this boot, but for a late "blank" of a boot that has a memory since.
+
+        One that gave way had a memory before and has none now; for a first start it counts as late all the same.
+        """
         if report.echo != self.seat.boot:
             return
         origin = report.origin
-        blank_late = not report.memory and self.remembers.get(origin.node) == origin.boot
-        if not blank_late:
+        if report.memory or report.gave_way or not self._is_late(report):
             self.reports[origin.node] = report
         if report.memory:
             self.remembers[origin.node] = origin.boot
+
+    def _is_late(self, report: Report) -> bool:
+        """It says that its sender has no memory, and that boot is known to have one."""
+        return not report.memory and self.remembers.get(report.origin.node) == report.origin.boot
 
     def missing(self, ballot: Ballot | None) -> tuple[str, ...]:
         """The voters whose answer is still needed, in order."""
         if ballot is None:
             return tuple(node for node in self._needed(None) if not self._good_for_memory(node))
-        return tuple(node for node in self._needed(ballot) if not self._good_for_change(node, ballot.base))
+        return tuple(node for node in self._needed(ballot) if not self._good_for_change(node, ballot))
 
     def to_ask(self, ballot: Ballot | None) -> tuple[str, ...]:
         """Whom to ask: a changed list needs each answer once; without memory, "blank" may be untrue a moment later."""
@@ -136,26 +179,54 @@ class Recovery:
 
     # --- M1 -----------------------------------------------------------------------------------------------------------
 
-    def _good_for_change(self, node: str, base: int) -> bool:
+    def _good_for_change(self, node: str, ballot: Ballot) -> bool:
         """It runs under our list; and if our list names it as a voter, it said so from memory, of this cluster."""
         report = self._under_own_list(node)
         if report is None:
             return False
-        return (report.memory and report.origin.base == base) or node not in self.own.voters
+        return (report.memory and report.origin.base == ballot.base) or node not in self.own.voters
 
     def changed(self, ballot: Ballot) -> Ballot | None:
         """The ballot with the other lists struck, once all have reported (M1); None before."""
-        if self.missing(ballot):
+        if self.missing(ballot) or self.is_unlisted:
             return None
         heard = [r for r in self._reports() if self.seat.membership.is_config(r.origin.config)]
+        token_max = max([ballot.token_max, self.token_max, *(r.token_max for r in heard)])
+        least = 1 if self.leases else 0  # a ballot of before a lease is no unused first one (M3)
+        term = max([ballot.term, least, *(r.term for r in heard)])
         return ballot._replace(
-            term=max([ballot.term, *(r.term for r in heard)]) + (FLOOR if self.without else 0),
+            term=self._floor(term, token_max, ballot.base) if self.without else term,
             voted_for=CLOSED,
             hold_max_ms=max([ballot.hold_max_ms, *(r.hold_max_ms for r in heard)]),
-            token_max=max([ballot.token_max, *(r.token_max for r in heard)]),
+            token_max=token_max,
             lists=(self.own,),
             changed=True,
+            left=with_left(ballot.left, tuple(record.hash for record in ballot.lists), self.own.hash),
         )
+
+    def _floor(self, term: int, token_max: int, base: int) -> int:
+        """Above what somebody who is not asked may have voted in: since a lease, that is above its tokens (T2)."""
+        return max(term, token_max - base) + FLOOR
+
+    def replaced_by(self) -> tuple[str, ...]:
+        """The nodes that have left the configuration that this one was started with (M1).
+
+        Nobody, if this node has left it, too: then it was given that file again.
+        """
+        if self.own.hash in self.left:
+            return ()
+        return tuple(report.origin.node for report in self._reports() if self.is_replaced_by(report))
+
+    def is_replaced_by(self, report: Report) -> bool:
+        """Its sender has left the configuration of this node: then others may act under the one that it has now."""
+        membership = self.seat.membership
+        return any(report.has_left(config) for config in (membership.hash, membership.listed_hash))
+
+    def told_of(self, report: Report, ballot: Ballot) -> ListRecord:
+        """The configuration of a node that has left ours, as one that this node must wait for."""
+        halves = ballot.register.halves if ballot.register is not None else (self.own.voters,)
+        voters = tuple(sorted({name for half in halves for name in half}))
+        return ListRecord(report.origin.config, voters, confirmed=False, elsewhere=True)
 
     # --- M2 -----------------------------------------------------------------------------------------------------------
 
@@ -208,15 +279,20 @@ class Recovery:
         heard = [r for r in heard if r.origin.base in bases]
         asked = self._needed(None)
         newcomers = any(not self.reports[node].memory for node in asked)
+        base = heard[0].origin.base
+        token_max = max([self.token_max, self._at_least.token_known, *(r.token_max for r in heard)])
+        copied = self._at_least.term if self._at_least.base == base else 0  # of another first start it says nothing
+        term = max([copied, *(r.term for r in heard)])
         return Ballot(
-            base=heard[0].origin.base,
-            term=max([self._at_least.term, *(r.term for r in heard)]) + (FLOOR if newcomers or self.without else 0),
+            base=base,
+            term=self._floor(term, token_max, base) if newcomers or self.without else term,
             voted_for=CLOSED,
-            hold_max_ms=max([self._at_least.hold_max_ms, *(r.hold_max_ms for r in heard)]),
-            token_max=max([self.token_max, self._at_least.token_known, *(r.token_max for r in heard)]),
+            hold_max_ms=max([self._at_least.hold_max_ms, self.hold_max_ms, *(r.hold_max_ms for r in heard)]),
+            token_max=token_max,
             incarnation=self._incarnation(wall_ms),
             lists=(self.own,),
             changed=True,
+            left=with_left(self.left, tuple(record.hash for record in self.leases), self.own.hash),
         )
 
     # --- M3 -----------------------------------------------------------------------------------------------------------
@@ -241,7 +317,8 @@ class Recovery:
     @property
     def is_tainted(self) -> bool:
         """Somebody who has no memory was in use, or was listed with others: nobody begins by itself beside it (M3)."""
-        return self.copy is not None or any(report.used and not report.memory for report in self._reports())
+        used = any(report.used and not report.memory for report in self._reports())
+        return used or self.copy is not None or self.is_unlisted
 
     def first_refused(self, init: Init) -> str:
         """Why an init must not go on: somebody remembers, or runs under another list. Empty if it may."""
@@ -257,11 +334,20 @@ class Recovery:
 
     def first_complete(self, init: Init) -> bool:
         """Everybody named has answered, blank and under our list (M3)."""
-        return not self.first_refused(init) and all(node in self.reports for node in self._first_asked(init))
+        return not self.first_refused(init) and not self.first_missing(init)
 
     def first_missing(self, init: Init) -> tuple[str, ...]:
         """Who has not answered yet."""
-        return tuple(node for node in self._first_asked(init) if node not in self.reports)
+        answers = {node: self.reports.get(node) for node in self._first_asked(init)}
+        return tuple(node for node, report in answers.items() if report is None or self._is_late(report))
+
+    def first_wait_ms(self, timing: Timing) -> int:
+        """How long after the last answer work of an earlier lease may live: who answered runs on it no more (M1).
+
+        A hold that is no longer than ours is over when the first ballot's silence is.
+        """
+        hold_ms = max([self.hold_max_ms, *(r.hold_max_ms for r in self._reports())])
+        return stretched(hold_ms, timing.drift_ppm) + TICK_MS if hold_ms > timing.hold_ms else 0
 
     def first_base(self, wall_ms: int) -> int:
         """A token base above every token that anybody knows of (T1)."""
@@ -290,10 +376,11 @@ class Recovery:
             term=0,
             voted_for="",
             hold_max_ms=hold_ms,
-            token_max=max(base, self.token_max),
+            token_max=max(base, self.token_max, before.token_max if before is not None else 0),
             incarnation=before.incarnation if before is not None else self._incarnation(wall_ms),
             lists=(self.own,),
             seen=before.seen if before is not None else (),
+            left=with_left(self.left, tuple(record.hash for record in self.leases), self.own.hash),
         )
 
     def token_at_least(self, token: int) -> int:

@@ -99,10 +99,11 @@ class Releasing:
         """
         state = self.state
         able = [m for m in state.members if m.kind is Kind.VOTER]
-        from_id, leaving = release.origin.node, state.leaving
+        from_id, leaving, order = release.origin.node, state.leaving, state.order
         able.sort(
             key=lambda m: (
                 *(m.id != release.successor, m.id in leaving, m.id == from_id),
+                order.index(m.id) if m.id in order else len(order),
                 *(-m.priority, m.id <= from_id, m.id),
             )
         )

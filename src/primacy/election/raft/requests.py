@@ -41,6 +41,14 @@ def why_not(state: RaftState, given: ChangeMembers | CancelChange | ForceMembers
     return _why_not_members(register, given.members)
 
 
+def is_last_step(state: RaftState) -> bool:
+    """All that a change still lacks is a quorum's ack of its last step: the next request can be taken in a moment."""
+    leader, register = state.leader_state, state.register
+    if leader is None or register is None or leader.closed:
+        return False
+    return leader.change.is_done_due and not register.prior and register.goal is None
+
+
 def _of_the_version_before(state: RaftState) -> list[str]:
     """Members that were heard in this boot, and show no register. One that was not heard may come later: then it hears
     nobody, for its configuration is another, and says so."""
@@ -75,9 +83,17 @@ def _why_not_members(register: Register, members: tuple[Member, ...]) -> str:
 
 
 def _why_not_force(state: RaftState, register: Register, given: ForceMembers) -> str:
-    """The last resort (R14): only where nobody leads, and only by a node that may lead afterwards."""
+    """The last resort (R14): only where nobody leads, and only by a node that may lead afterwards.
+
+    Not on a first ballot that was never used: it binds nobody (M3), so that the others may begin anew beside it.
+    """
     if state.leader:
         return f"{state.leader} leads: change the members there"
+    if state.term == 0:
+        return (
+            "this first start was never used, so that there is nothing to go on with: take the nodes that are gone out "
+            "of the file, stop the agent, remove its file ballot, start it again"
+        )
     if not given.without:
         return "name the members that are gone for good"
     unknown = [name for name in given.without if not register.named(name)]

@@ -22,9 +22,14 @@ from primacy.election.raft.roles import Candidate, Follower, Leader, Recovering,
 from primacy.settings.timing import Timing
 
 TERM_JUMP_MAX = 1_000_000
-"""A term further above ours than this is a fault or an attack, not an election (Q9)."""
+"""A term further above ours than this is a fault or an attack, not an election (Q9); unless a token asks for it: those
+of a lease are moments in milliseconds."""
+BELIEVED_MAX = 10**14
+"""Tokens are moments in milliseconds, or count on from one: a larger one than this, of the year 5138, is a fault."""
 made = tuple.__new__
 """A NamedTuple from its fields, without the function that gives them their names: for what is made all the time."""
+ORDER_STEPS = 2
+"""Who is third or later in an order of campaigns waits as long as the third: nobody is late for the sake of a wish."""
 REFUSED_MAX = 256
 """How many refusals of the last heartbeat are remembered: a few per node of a large cluster. Beyond it none is sent."""
 SEEN_MAX = 100
@@ -44,6 +49,8 @@ class RaftOptions(NamedTuple):
     """`cluster.first_start: join`: it begins no cluster."""
     register: bool = False
     """It runs with a register of members (rules R): the membership of its seat is for the first start only."""
+    aligned: bool = False
+    """Heartbeats go at whole multiples of their time, never later than else: several elections send theirs together."""
 
 
 class Promise:
@@ -84,8 +91,11 @@ class RaftState:
         self.options = options
         self.node = seat.node
         self.quorum = Quorum.of(seat.membership, self.node)
-        self.lag_ms = self.quorum.rank * timing.spread_ms
-        """A lower priority waits one spread longer per step; it never blocks."""
+        self.order: tuple[str, ...] = ()
+        """Who should campaign first; empty: as the priorities say."""
+        self.lag_ms = 0
+        """Who stands behind another waits one spread longer per step, in an order at most two; it never blocks."""
+        self.set_lag()
         self.ballot = ballot if ballot is not None and not ballot.void else None
         self.disk = DurableBallot(self.ballot)
         self.origin = Origin(self.node, 0, seat.boot, seat.membership.hash, 0)
@@ -102,6 +112,8 @@ class RaftState:
         self.work_term = 0
         """The term whose work was ordered here and is not confirmed gone; 0 for none."""
         self.paused = False
+        self.pause_ends_by = ""
+        """What the end of it waits for, if that is not an operator's `resume`."""
         self.healthy = True
         self.ill = ""
         """What its probes complain of."""
@@ -111,6 +123,8 @@ class RaftState:
         self.recovery = recovery_class(seat, auto=options.auto, token_max=options.token_max)
         if ballot is not None and ballot.void:
             self.recovery.found(ballot)
+        if ballot is not None:
+            self.recovery.ran_on(ballot)
         self.first = FirstStart()
         self.wall_offset_ms = 0
         self.read_at_ms = 0
@@ -121,6 +135,8 @@ class RaftState:
         self.unacked: Heartbeat | None = None
         """The newest heartbeat that names a register which this node has still to be told (R1)."""
         self.unacked_at_ms = 0
+        self.early: VoteRequest | None = None
+        """The last question of a candidate that heard the release of this node's work before this node did (G6)."""
         self.file_ask_at_ms = 0
         """When it asks the nodes of its file again whether they know of newer members (R12); 0 for no more."""
         self.refresh_members()
@@ -232,6 +248,18 @@ class RaftState:
         staying = [m.id for m in register.goal.members if m.kind is Kind.VOTER]
         return tuple(m.id for m in register.members if m.id not in staying)
 
+    def set_lag(self) -> None:
+        place = self.order.index(self.node) if self.node in self.order else ORDER_STEPS
+        rank = min(place, ORDER_STEPS) if self.order else self.quorum.rank
+        self.lag_ms = rank * self.timing.spread_ms
+
+    def take_order(self, nodes: tuple[str, ...]) -> None:
+        """A campaign that is waited for comes so much earlier or later; voters keep their promises (Q4)."""
+        before_ms, self.order = self.lag_ms, nodes
+        self.set_lag()
+        if self.campaign_at_ms:
+            self.campaign_at_ms += self.lag_ms - before_ms
+
     def refresh_members(self) -> None:
         """The ballot may have another register than before: what is derived from it."""
         if not self.options.register:
@@ -241,7 +269,7 @@ class RaftState:
             self.quorum = Quorum.of(self.seat.membership, self.node)
         else:
             self.quorum = Quorum.of_register(register, self.halves_of(register), self.node)
-        self.lag_ms = self.quorum.rank * self.timing.spread_ms
+        self.set_lag()
         term, version = self.members_id
         membership = self.seat.membership
         config = membership.listed_hash if membership.listed_hash and version == 1 else membership.hash
@@ -286,6 +314,35 @@ class RaftState:
     @property
     def term(self) -> int:
         return self.ballot.term if self.ballot is not None else 0
+
+    @property
+    def token_max(self) -> int:
+        """The largest token that was seen (T2)."""
+        return self.ballot.token_max if self.ballot is not None else 0
+
+    @property
+    def reached_term(self) -> int:
+        """Its own, or a later one whose token was seen: a lease gives larger tokens than base and term make (T2)."""
+        ballot = self.ballot
+        return max(ballot.term, ballot.token_max - ballot.base) if ballot is not None else 0
+
+    def is_too_far(self, term: int) -> bool:
+        """A jump of more than a million (Q9)."""
+        return term - self.reached_term > TERM_JUMP_MAX
+
+    def learn_token(self, token: int) -> None:
+        """A voter has seen this token (T2)."""
+        ballot = self.ballot
+        assert ballot is not None
+        if ballot.token_known < token <= BELIEVED_MAX:
+            self.ballot = ballot._replace(token_max=token)
+
+    def doubt(self, now_ms: int, node: str, term: int) -> list[Effect]:
+        """Its term is too far above ours: not believed and reported (Q9). Perhaps a lease gave such tokens while this
+        node was away: it is asked for its vote, once per heartbeat, and tells the largest one with its answer (T2)."""
+        ask = Send(node, VoteRequest(self.origin, self.reached_term + 1, pre=True))
+        noted = self.note(Code.TERM_JUMP, node, f"term {term} is too far above {self.term}")
+        return noted + self.refuse(now_ms, ask)
 
     def vote_for(self, candidate: str, term: int) -> None:
         """Its one vote of this term (Q1), which it had none of or had given to the same candidate."""

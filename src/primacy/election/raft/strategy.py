@@ -30,6 +30,7 @@ from primacy.election.effects import Effect, Send
 from primacy.election.events import Code
 from primacy.election.inputs import (
     Answered,
+    CampaignOrder,
     CancelChange,
     ChangeMembers,
     DeadlinePassed,
@@ -51,6 +52,7 @@ from primacy.election.inputs import (
     StepDown,
     StoreAnswered,
     StoreNews,
+    StrangerHeard,
     Unanswered,
     WorkDeferred,
     WorkGone,
@@ -172,7 +174,7 @@ class RaftStrategy:
             case WorkStarted(term):
                 return leading.work_started(term)
             case WorkGone(term, released):
-                return self.releasing.work_gone(now_ms, term, released)
+                return self.releasing.work_gone(now_ms, term, released) + self.following.hear_early(now_ms)
             case WorkDeferred(term, why):
                 return leading.work_deferred(now_ms, term, why)
             case Started(wall_ms, lock_held):
@@ -193,19 +195,25 @@ class RaftStrategy:
             case Shutdown():
                 state.paused = True
                 return leading.step_down(now_ms, Code.STOPPING, "the node is stopping")
-            case Pause():
-                state.paused = True
-                return leading.step_down(now_ms, Code.PAUSED, "paused by an operator")
+            case Pause(waits_for):
+                state.paused, state.pause_ends_by = True, waits_for
+                return leading.step_down(now_ms, Code.PAUSED, waits_for or "paused by an operator")
             case Resume():
                 state.paused = False
                 return self.campaigning.again(now_ms)
+            case CampaignOrder(nodes):
+                state.take_order(nodes)
+                return []
             case Health(ok, detail):
                 return self._health(now_ms, ok, detail)
             case Init():
                 return self.remembering.init_said(now_ms, given)
-            case Rejoin(without):
-                state.recovery.without = without
+            case Rejoin(without, others_stopped):
+                state.recovery.without, state.recovery.others_stopped = without, others_stopped
                 return self.remembering.decide(now_ms)
+            case StrangerHeard(node):
+                self.remembering.stranger_heard(now_ms, node)
+                return []
             case ChangeMembers() | CancelChange() | ForceMembers():
                 return self.changing.on_request(now_ms, given)
             case Received():
@@ -264,7 +272,7 @@ class RaftStrategy:
                 return self.leading.on_ahead(now_ms, message)
             case Query():
                 self.admitting.on_query(message)
-                return self.remembering.on_query(message)
+                return self.remembering.on_query(now_ms, message)
             case Report():
                 return self.telling.on_report(now_ms, message) + self.remembering.on_report(now_ms, message)
             case FirstBallot():
@@ -407,7 +415,9 @@ class RaftStrategy:
         shown = view_of(self.state, now_ms)
         if self.state.register is None:
             return shown
-        return shown._replace(members=self.state.members_id, change=self.changing.waits_for())
+        leader = self.state.leader_state
+        untold = tuple(sorted(leader.change.removed)) if leader is not None else ()
+        return shown._replace(members=self.state.members_id, change=self.changing.waits_for(), removed_untold=untold)
 
     @property
     def seat(self) -> Seat:
@@ -460,6 +470,11 @@ class RaftStrategy:
     def muted(self) -> str:
         """Why it recovers; empty if it does not."""
         return self.state.muted
+
+    @property
+    def awaits_word(self) -> bool:
+        """Nobody can answer what it asks but an operator: who else used the lease that it used before (M1)."""
+        return self.state.ballot is not None and self.state.recovery.is_unlisted
 
     @property
     def preceding_term(self) -> int:

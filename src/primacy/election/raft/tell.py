@@ -15,7 +15,7 @@ from primacy.election.raft.follow import Following
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.register import sentence
 from primacy.election.raft.roles import Leader
-from primacy.election.raft.state import TERM_JUMP_MAX, RaftState
+from primacy.election.raft.state import RaftState
 
 UNACKED_HEARTBEATS = 2
 """A heartbeat that waits for its register for longer tells nothing about the leader of today."""
@@ -37,7 +37,7 @@ class Telling:
         if state.register is None or not state.booted:
             return []
         effects: list[Effect] = []
-        if register.id.term - state.term > TERM_JUMP_MAX:
+        if state.is_too_far(register.id.term):
             return state.note(Code.TERM_JUMP, sender, f"term {register.id.term} is too far above {state.term}")
         if self.is_newer(register):
             if not self.may_take():
@@ -53,7 +53,7 @@ class Telling:
         register, ballot = report.register, state.ballot
         if ballot is None or register is None or not report.memory or report.origin.base != ballot.base:
             return []
-        if not self.is_newer(register) or register.id.term - state.term > TERM_JUMP_MAX:
+        if not self.is_newer(register) or state.is_too_far(register.id.term):
             return []
         if not self.may_take():
             return self.see_newer(now_ms, report.origin)
@@ -80,6 +80,8 @@ class Telling:
             return effects + self._ack_at_last(now_ms)
         state.unacked = None
         state.become_follower()
+        if state.options.joins:
+            state.file_ask_at_ms = now_ms + state.timing.promise_ms
         return [*effects, Record(Event(Code.NOT_A_MEMBER, state.term, detail=f"of version {register.id.version}"))]
 
     def give_up_candidacy(self, now_ms: int) -> None:
@@ -139,11 +141,27 @@ class Telling:
         """The nodes of the file are asked, too: they may know of newer members than an old copy of a ballot does."""
         state = self.state
         register = state.register
-        if register is None or now_ms < state.file_ask_at_ms:
-            return []
-        asked = [name for name in state.recall.named_by_file(register) if name not in state.recovery.reports]
-        if now_ms >= state.read_at_ms + state.timing.promise_ms or not asked:
+        if register is None:  # given up as an old copy: what it knows no more it asks everybody (R9)
             state.file_ask_at_ms = 0
             return []
-        state.file_ask_at_ms = now_ms + 2 * state.timing.heartbeat_ms
+        if now_ms < state.file_ask_at_ms:
+            return []
+        joins = state.options.joins
+        if joins and not register.named(state.node):
+            return self._ask_to_belong(now_ms, register)
+        asked = [name for name in state.recall.named_by_file(register) if name not in state.recovery.reports]
+        if asked and now_ms < state.read_at_ms + state.timing.promise_ms:
+            state.file_ask_at_ms = now_ms + 2 * state.timing.heartbeat_ms
+            return [Send(name, Query(state.origin, True, state.term)) for name in asked]
+        if joins and not state.leader:
+            return self._ask_to_belong(now_ms, register)
+        state.file_ask_at_ms = 0
+        return []
+
+    def _ask_to_belong(self, now_ms: int, register: Register) -> list[Effect]:
+        """One that is to be added may be listed at an address where it does not hear: it asks until it hears a leader
+        of the members."""
+        state = self.state
+        state.file_ask_at_ms = now_ms + state.timing.promise_ms
+        asked = state.recall.named_by_file(register)
         return [Send(name, Query(state.origin, True, state.term)) for name in asked]

@@ -6,7 +6,7 @@ Nothing here changes or decides anything. docs/operate.md explains every sentenc
 from __future__ import annotations
 
 from primacy.election.inputs import Init
-from primacy.election.model import DOUBLED, Register, Role, View
+from primacy.election.model import DOUBLED, UNLISTED, UNLISTED_STOPPED, Register, Role, View, replaced_sentence
 from primacy.election.raft.memory import TWO_BOOTS
 from primacy.election.raft.register import is_voter
 from primacy.election.raft.roles import Leader
@@ -42,7 +42,7 @@ def waits_for(state: RaftState, now_ms: int) -> str:
     if disk.fault and to_save and leader is None:
         return f"its disk to take the ballot ({disk.fault})"
     if state.muted:
-        return waits_muted(state)
+        return waits_muted(state, now_ms)
     if state.register is not None and not state.register.named(state.node):
         return waits_outside(state.node, state.register)
     if leader is not None:
@@ -50,7 +50,7 @@ def waits_for(state: RaftState, now_ms: int) -> str:
     if state.work_unconfirmed():
         return "the run lock: work of an earlier term on this machine is not confirmed gone"
     if state.paused:
-        return "an operator: primacy resume"
+        return state.pause_ends_by or "an operator: primacy resume"
     if not state.healthy:
         return f"its health to return: {state.ill}"
     if state.leader:
@@ -94,25 +94,47 @@ def waits_leading(state: RaftState, leader: Leader, now_ms: int) -> str:
 
 
 def waits_forgotten(state: RaftState) -> str:
-    """What a node without memory waits for, by the members that it was told of (R8, R9); empty if it was told none."""
+    """What a node without memory waits for, by the members that it was told of (R8, R9); empty if it was told none that
+    were ever used."""
     recall, node = state.recall, state.node
     newest = recall.newest()
-    if newest is None:
+    if newest is None or recall.is_never_used():
         return ""
     if recall.is_lone_file(newest):
         return "an operator: its file names nobody but itself; write the other nodes into it, and start it again"
     if not newest.named(node):
-        return f"to be added to the members (version {newest.id.version}): {_add(state)}"
+        return _operator_adds(state, f" (version {newest.id.version})")
     if not is_voter(newest, node):
         return "the leader to admit it"
     if recall.is_alone(newest):
         return "an operator: nobody else knows what it voted for, as it voted alone"
     missing = recall.missing(None)
+    if all(name in recall.reports for name in missing) and (starts := recall.starts_in_use()):
+        return waits_two_starts(starts)
+    if force := _too_few_remember(state, newest):
+        return force
     gone = f" (gone for good: primacy members remove {missing[0]})" if missing else ""
+    if not all(newest.named(name) for name in missing):  # out already, by what others have told since
+        gone = f" (gone for good: primacy members renew {node}, on another node)"
     return f"answers from memory, for its own is lost, by {', '.join(missing) or 'nobody'}{gone}"
 
 
-def waits_muted(state: RaftState) -> str:
+def _too_few_remember(state: RaftState, newest: Register) -> str:
+    """All voters have answered, and those that remember cannot elect anybody: only the last resort helps (R14)."""
+    recall = state.recall
+    voters = sorted({name for half in newest.halves for name in half})
+    remember = [name for name in recall.remembering() if name in voters]
+    enough_left = all(2 * sum(name in remember for name in half) > len(half) for half in newest.halves)
+    if enough_left or not all(name in recall.reports for name in voters if name != state.node):
+        return ""
+    without = "".join(f" --without {name}" for name in voters if name not in remember)
+    return (
+        f"an operator: too few remember to elect a leader; on {recall.knows_newest(newest)}: primacy members force"
+        f"{without}, then primacy members add for each"
+    )
+
+
+def waits_muted(state: RaftState, now_ms: int) -> str:
     recovery = state.recovery
     if state.muted == TWO_BOOTS:
         return f"{DOUBLED}, or this disk is a copy; stop one, restart the other"
@@ -124,30 +146,91 @@ def waits_muted(state: RaftState) -> str:
     names = ", ".join(missing) or "nobody"
     gone = "".join(f" --without {name}" for name in missing)
     remedy = f" (gone for good: primacy rejoin{gone})" if gone else ""
+    if state.ballot is None and (state.options.joins or state.seat.membership.get(state.node) is None):
+        return _operator_adds(state) if recovery.reports else waits_unanswered(state, now_ms)
+    if state.muted == "other-list" and is_first(state):
+        return waits_first(state, now_ms)
     if state.muted == "other-list":
-        what = "its new times" if state.options.register else "its new list of nodes"
-        return f"{what} to be reported by {names}{remedy}"
-    if any(report.memory for report in recovery.reports.values()):
-        kept, *others = recovery.starts_in_use() or ((),)
-        if others and not missing:
-            given_up = ", ".join(name for names in others for name in names)
-            used = f"two first starts are in use, by {', '.join(kept)} and by {given_up}"
-            return f"an operator: {used}; on {given_up}: stop the agent, remove its file ballot, start it again"
+        return waits_changed(state, names, remedy)
+    if any(report.memory and (report.used or not state.options.register) for report in recovery.reports.values()):
+        if not missing and (starts := recovery.starts_in_use()):
+            return waits_two_starts(starts)
         return f"answers from memory, for its own is lost, by {names}{remedy}"
+    return waits_first(state, now_ms)
+
+
+def waits_two_starts(starts: tuple[tuple[str, ...], ...]) -> str:
+    """Of two first starts that are in use, the nodes of one must give it up (M3)."""
+    kept, *others = starts
+    given_up = ", ".join(name for names in others for name in names)
+    used = f"two first starts are in use, by {', '.join(kept)} and by {given_up}"
+    return f"an operator: {used}; on {given_up}: stop the agent, remove its file ballot, start it again"
+
+
+def is_first(state: RaftState) -> bool:
+    """Its ballot was never used, nor was any that it heard of, so that a first start may still replace it (M3)."""
+    if state.ballot is None or not state.options.register or not state.recall.is_first(state.ballot):
+        return False
+    return not any(report.memory and report.used for report in state.recovery.reports.values())
+
+
+def waits_first(state: RaftState, now_ms: int) -> str:
+    """What the first start of the cluster waits for."""
+    recovery = state.recovery
     init = recovery.init
     refused = recovery.first_refused(init or Init(0))
     if refused:
         return f"the first start of the cluster; {refused}: give all nodes the same file"
-    if state.options.joins:
-        return f"to be added to the members, on a node of the cluster: {_add(state)}"
+    if state.first.stranger and now_ms - state.first.stranger_at_ms <= state.timing.promise_ms:
+        return waits_stranger(state.first.stranger)
     missing = recovery.first_missing(init or Init(0))
     earlier = "".join(f" --without {name}" for name in missing if name in recovery.behind)
+    if init is None and not earlier and recovery.is_unlisted:
+        return f"the first start of the cluster: primacy init, once, on one node, when {UNLISTED_STOPPED}"
     if init is None and not earlier and (recovery.is_tainted or not state.options.auto):
         return "the first start of the cluster: primacy init, once, on one node"
     remedy = f" (of an earlier list; gone for good: primacy init{earlier})" if earlier else ""
     heard = f"not heard yet: {', '.join(missing)}{remedy}" if missing else "all nodes were heard"
     runs = f" (if it runs already, there: {_add(state)})" if missing and state.options.register else ""
     return f"the first start of the cluster; {heard}{runs}"
+
+
+def _operator_adds(state: RaftState, members: str = "") -> str:
+    return f"an operator to add it to the members{members}, on one of their nodes: {_add(state)}"
+
+
+def waits_stranger(node: str) -> str:
+    """Somebody outside of the list speaks for the cluster that is to begin (M3)."""
+    return (
+        f"the first start of the cluster; node {node} speaks for it already, and is not in the file's list: write it "
+        f"into all files, or stop it (it is of no use any more: primacy init --without {node})"
+    )
+
+
+def waits_unanswered(state: RaftState, now_ms: int) -> str:
+    """A node that begins nothing, and that nobody has answered: for a moment that is as it should be."""
+    asked = [name for name in state.seat.membership.ids if name != state.node]
+    if now_ms - state.read_at_ms < state.timing.promise_ms:
+        return f"an answer of {', '.join(asked)}"
+    up = f"{'are' if len(asked) > 1 else 'is'} {', '.join(asked)} up"
+    return (
+        f"{_operator_adds(state)}; nobody answers: {up}, with the same secret, and is {state.node} a name of its own?"
+    )
+
+
+def waits_changed(state: RaftState, names: str, remedy: str) -> str:
+    """Who has still to report the configuration that this node was started with (M1)."""
+    ballot = state.ballot
+    assert ballot is not None
+    replaced_by = state.recovery.replaced_by()
+    if replaced_by:
+        return replaced_sentence(replaced_by)
+    if not state.recovery.leases:
+        what = "its new times" if state.options.register else "its new list of nodes"
+        return f"{what} to be reported by {names}{remedy}"
+    if state.recovery.missing(ballot) or not state.recovery.is_unlisted:
+        return f"its new strategy to be reported by {names}{remedy}"
+    return UNLISTED
 
 
 def _add(state: RaftState) -> str:

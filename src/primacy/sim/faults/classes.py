@@ -15,6 +15,7 @@ from typing import NamedTuple
 from primacy.election.model import Membership
 from primacy.settings.timing import Timing
 from primacy.sim.faults import aimed as fault_aimed
+from primacy.sim.faults import changed as fault_changed
 from primacy.sim.faults import force as fault_force
 from primacy.sim.faults import machine as fault_machine
 from primacy.sim.faults import members as fault_members
@@ -30,12 +31,15 @@ Undo = Callable[[], None]
 LAYERED = ("loss", "repeat", "delay_min_ms", "delay_span_ms", "store_ms", "store_answer_lost", "store_fails")
 """Parts of the conditions that faults worsen."""
 
-SELDOM = {"extremes": 6, "members": 5}
+SELDOM = {"extremes": 6, "members": 5, "changed": 8}
 """Holds between two faults of a class, at most, where they are not 15: these need several to find anything."""
+
+VOTERS_MOST = 5
+"""So many voters an operator asks for at most."""
 
 
 class Change(NamedTuple):
-    """A list (with times) that an operator rolls out, node by node; new nodes start with it and without memory."""
+    """A file with other times that an operator rolls out, node by node."""
 
     text: str
     membership: Membership
@@ -59,6 +63,8 @@ class Faults:
         self.change: Change | None = None
         self.final: tuple[Membership, Timing] | None = None
         """The list that holds after the roll-out, once there was one."""
+        self.rolled_out = ""
+        """The file that the last roll-out brings, of those that differ in strategy, store or times."""
         self.restarts: dict[str, Node] = {}
         """Nodes that an operator restarts at the calm, to be heard again after two boots of one id spoke."""
         self.copies_disks = True
@@ -68,11 +74,11 @@ class Faults:
         self.walls_agree = True
         """Wall clocks stay within a fraction of a hold of each other; only then may a store lose commits (T1)."""
         self.stops_guards = 0.2
-        """How often a guard is stopped while a new list makes its agent restart."""
+        """How often a guard is stopped while a new file makes its agent restart."""
         self.spares: tuple[str, ...] = ()
         """Machines that nobody has set up yet, and that an operator may add to the members."""
-        self.voters_least = 1
-        """How few voters an operator asks for."""
+        self.voters_least, self.voters_most = 1, VOTERS_MOST
+        """How few voters an operator asks for, and how many."""
         self.drift = 0.0
         self.memory_left = 0
         """How many nodes may still lose their memory: the others must stay a majority."""
@@ -216,6 +222,7 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "relist": fault_people.relist,
     "operator": fault_people.operator,
     "members": fault_members.members,
+    "changed": fault_changed.changed,
     "force": fault_force.force,
     "store-away": fault_store.store_away,
     "store-hangs": fault_store.store_hangs,
@@ -236,8 +243,10 @@ OUTSIDE = ("store-outside",)
 """Beyond the promise: no trial draws them; they come where they are asked for, and a violation is to be expected."""
 
 MEMBERS, LAST_RESORT = ("members",), ("force",)
-WITH_REGISTER = (*MEMBERS, *LAST_RESORT)
-"""Only for nodes that keep a register of members: the first in all trials of those, the second in some."""
+OF_MEMBERS = (*MEMBERS, *LAST_RESORT)
+"""Only for nodes that keep a register of members, which are those of raft."""
+WITH_CHANGES = ("changed",)
+"""Only for nodes whose strategy, store and times change: in all trials of those."""
 
 _PROCESS = ("aimed", "crash-agent", "crash-node", "crash-between", "storm", "stall", "freeze", "clock", "operator")
 _NETWORK = ("partition", "link", "one-way", "chain", "bridge", "swizzle", "flap", "lossy", "lag", "hold-back")
@@ -256,12 +265,19 @@ CLASSES_OF: dict[str, tuple[str, ...]] = {
 """Which faults can befall which strategy."""
 
 
+CHANGING = tuple(name for name in CLASSES_OF["lease"] if name != "extremes")
+"""What befalls nodes whose strategy changes: all of raft and a lease, but lost memories, doubled machines and changed
+lists."""
+
+
 def classes_of(strategy: str) -> tuple[str, ...]:
     """A user's own has no store, and no disk that we know of."""
     return CLASSES_OF.get(strategy, CLASSES_OF["bully"])
 
 
-def named_of(strategy: str, register: bool = False) -> tuple[str, ...]:
+def named_of(strategy: str, changes: bool = False) -> tuple[str, ...]:
     """Those that can be asked for by name: beside the drawn ones, what is beyond the promise."""
-    with_register = WITH_REGISTER if register and strategy == "raft" else ()
-    return (*classes_of(strategy), *with_register, *(OUTSIDE if strategy == "lease" else ()))
+    if changes:
+        return (*CHANGING, *WITH_CHANGES)
+    of_members = OF_MEMBERS if strategy == "raft" else ()
+    return (*classes_of(strategy), *of_members, *(OUTSIDE if strategy == "lease" else ()))

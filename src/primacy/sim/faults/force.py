@@ -56,9 +56,11 @@ def _chosen(f: Faults, register: Register) -> list[str]:
 
 
 def newest(f: Faults) -> Register | None:
-    """Of all that are left; of the cluster that began last."""
+    """Of all that are left; of the cluster that began last. One that was never used is not forced: its operator changes
+    the file, and begins it anew."""
     ballots = [node.disk.ballot for name, node in f.world.nodes.items() if name not in f.acts.gone]
     known = [ballot for ballot in ballots if ballot is not None and not ballot.void and ballot.register is not None]
+    known = [ballot for ballot in known if ballot.term > 0]
     base = max((ballot.base for ballot in known), default=0)
     registers = [ballot.register for ballot in known if ballot.base == base and ballot.register is not None]
     return max(registers, key=lambda register: register.id, default=None)

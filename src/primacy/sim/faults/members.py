@@ -18,8 +18,6 @@ from primacy.sim.facts import MEMORY_LOST, Fact, Kind
 if TYPE_CHECKING:
     from primacy.sim.faults.classes import Faults
 
-VOTERS_MOST = 5
-"""So many voters are asked for at most."""
 NEVER_UP = 0.2
 """How often a machine that is to be a member is not set up with the request."""
 
@@ -109,7 +107,7 @@ def _edited(f: Faults, after: dict[str, Member]) -> dict[str, Member]:
 def _drawn(f: Faults, before: dict[str, Member]) -> dict[str, Member]:
     names = list(dict.fromkeys((*sorted(before), *f.names, *f.spares)))
     f.chance.shuffle(names)
-    count = f.chance.randrange(f.voters_least, VOTERS_MOST + 1)
+    count = f.chance.randrange(f.voters_least, f.voters_most + 1)
     return {name: before.get(name, Member(name, _kind(f))) for name in names[:count]}
 
 

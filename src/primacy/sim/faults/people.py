@@ -1,4 +1,4 @@
-"""What operators do to a cluster: orders, failing probes, and a new list rolled out node by node."""
+"""What operators do to a cluster: orders, failing probes, and a file with other times rolled out node by node."""
 
 from __future__ import annotations
 
@@ -26,35 +26,33 @@ def operator(f: Faults) -> None:
 
 
 def relist(f: Faults) -> None:
-    """A changed list, or changed times, is rolled out node by node; sometimes it is taken back half-way (M1)."""
+    """A file with other times is rolled out node by node; sometimes it is taken back half-way (M1)."""
     change, f.change = f.change, None
     if change is None:
         return
     f.acts.lists = {"old": f.list_now(), "new": (change.membership, change.timing)}
-    new_names = tuple(name for name in change.membership.ids if name not in f.names)
-    f.names = (*f.names, *new_names)
     order = list(f.names)
     f.chance.shuffle(order)
     span_ms = f.unit_ms * f.chance.choice((0.05, f.chance.uniform(1, 6)))
     back = f.chance.random() < 0.25
     for place, name in enumerate(order):
-        if not back or place <= len(order) // 2 or name in new_names:
-            f.world.after(f.chance.random() * span_ms, partial(_new_list, f, name, "new"))
+        if not back or place <= len(order) // 2:
+            f.world.after(f.chance.random() * span_ms, partial(give_file, f, name, "new"))
     if back:
         for name in order:
-            f.world.after(span_ms + f.chance.random() * span_ms, partial(_new_list, f, name, "old"))
+            f.world.after(span_ms + f.chance.random() * span_ms, partial(give_file, f, name, "old"))
     final = "old" if back else "new"
-    f.acts.begins("", 0, f"new list: {change.text}{', taken back' if back else ''}")
+    f.acts.begins("", 0, f"new times: {change.text}{', taken back' if back else ''}")
 
     def settle() -> None:
         for name in order:
-            _new_list(f, name, final, settles=True)
+            give_file(f, name, final, settles=True)
 
     f.acts.begin_list(final, f.names)
     f.until_calm(settle)
 
 
-def _new_list(f: Faults, name: str, which: str, *, settles: bool = False) -> None:
+def give_file(f: Faults, name: str, which: str, *, settles: bool = False) -> None:
     """A roll-out that is still on its way at the calm ends there: all nodes get the list that holds in the end."""
     node = f.world.nodes[name]
     if f.world.now >= f.end_ms and not settles:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from primacy.election.inputs import StepDown, StoreNews
 from primacy.election.store import Look, Prune, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.sim.facts import Kind
+from primacy.sim.faults import store_engines as engines
 from primacy.sim.world.node import Node
 from primacy.sim.world.store import SimStore, Table
 
@@ -63,6 +64,10 @@ def store_other(f: Faults) -> None:
         return  # a file has no server that could fall
     # what etcd answered stands on a majority of its members
     lost = f.chance.choice((0, 1, 3, 15)) if f.walls_agree and not store.engine.by_index else 0
+    if engines.is_here(store):
+        engines.another(f, store, lost, _ahead(f))
+        f.world.emit(Kind.FAULT, "", 0, "store failed over")
+        return
     way = f.chance.choice((store.fail_over, store.start_anew, store.promote_again))
     way(lost, ahead=_ahead(f))
     f.world.emit(Kind.FAULT, "", 0, "store failed over")
@@ -79,11 +84,15 @@ def store_back(f: Faults) -> None:
 
 
 def store_hand(f: Faults) -> None:
-    """A person removes the row, drops the table, or writes into the row (F44)."""
+    """A person removes the row, drops the table, or writes into the row (F44). Redis: FLUSHALL, or an eviction."""
     store = f.world.store
     if store is None or not f.walls_agree:
         return
     name = f.world.lease_name
+    if engines.is_here(store):
+        f.chance.choice(engines.ways_removed(store, name))()
+        f.world.emit(Kind.FAULT, "", 0, "table changed by hand")
+        return
     entry = store.table.entry(name)
     ways: list[Callable[[], None]] = [partial(store.by_hand, (name, None)), store.make_anew]
     if entry is not None and (store.engine.marks or store.engine.by_index):
@@ -100,6 +109,8 @@ def _ahead(f: Faults) -> int:
 
 def ways_back(f: Faults, store: SimStore, table: Table) -> list[Callable[[], None]]:
     """Every way in which this kind of store can go back to that table and the rules hold (L5)."""
+    if engines.is_here(store):
+        return engines.ways_back(store, table, _ahead(f))
     if store.engine.notes:
         return [partial(store.put_back, table)]
     ways: list[Callable[[], None]] = [partial(store.put_back, table, ahead=_ahead(f))]
@@ -126,18 +137,31 @@ def ways_outside(store: SimStore, table: Table) -> list[Callable[[], None]]:
 
 def store_blow(f: Faults) -> None:
     """A watcher is cut or stopped, another takes, and the store goes back just before the watcher's wait ends (F41)."""
-    if f.walls_agree:
-        f.world.store_way.aims.append(partial(_strike, f, partial(ways_back, f)))
+    store = f.world.store
+    if not f.walls_agree or store is None:
+        return
+    if engines.is_here(store) and engines.blow(f, store):
+        return
+    ways = partial(engines.ways_struck if engines.is_here(store) else ways_back, f)
+    f.world.store_way.aims.append(partial(_strike, f, ways, engines.Links()))
 
 
 def store_outside(f: Faults) -> None:
     """The same by ways that are outside of the promise. Drawn only if it is asked for by name."""
-    f.world.store_way.aims.append(partial(_strike, f, ways_outside))
+    store, ways = f.world.store, ways_outside
+    assert store is not None
+    if store.engine.by_run and f.chance.random() < 0.3:
+        engines.two_primaries(f)
+        return
+    if engines.is_here(store):
+        ways = partial(engines.ways_outside, name=f.world.lease_name)
+    f.world.store_way.aims.append(partial(_strike, f, ways, engines.Links()))
 
 
 def _strike(
     f: Faults,
     ways: Callable[[SimStore, Table], list[Callable[[], None]]],
+    links: engines.Links,
     node: Node,
     request: StoreRequest,
     answer: StoreAnswer,
@@ -147,15 +171,18 @@ def _strike(
     store, row = f.world.store, answer.row
     if f.world.now >= f.end_ms:
         return True
+    watch_ms = 0.0
+    if store is not None and store.engine.objects:
+        watch_ms = links.left_ms(node, answer, store.genesis.wait_max_ms)
     holders = [f.world.nodes[name] for name in f.names if f.world.nodes[name].role == "leader" and name != node.name]
     if store is None or not isinstance(request, Look) or row is None or row.released or not holders:
         return False
     wait_ms = max(row.wait_ms, node.timing.wait_ms)
     if row.server != answer.server or not row.vouches or row.is_placeholder:
         wait_ms = max(wait_ms, store.genesis.wait_max_ms)
-    left_ms = wait_ms / node.clock.rate
+    left_ms = max(wait_ms / node.clock.rate, watch_ms)
     early_ms = 0.05 * f.unit_ms
-    if f.chance.random() < 0.5:
+    if f.chance.random() < 0.5 or store.engine.objects:  # where a new connection begins a new watch, a cut saves it
         resume = f.world.stop_agent(node)
     else:
         f.world.cut(node.name, "store")
@@ -168,10 +195,14 @@ def _strike(
             resume()
             f.world.emit(Kind.CALM, node.name, key, "watcher struck")
 
-    f.world.after(left_ms - f.chance.uniform(-1, early_ms), end)
+    end_ms = left_ms - f.chance.uniform(-1, early_ms)
     for holder in holders:
         f.world.after(f.chance.uniform(0, left_ms / 3), partial(f.world.give, holder, StepDown()))
-    f.world.after(left_ms - f.chance.uniform(0.5, early_ms), partial(_put_back, f, ways(store, table)))
+    blow_ms = left_ms - f.chance.uniform(0.5, early_ms)
+    if store.engine.objects:
+        end_ms = max(end_ms, blow_ms + 0.1)  # its watches are long and few: none is spent on a blow that comes late
+    f.world.after(end_ms, end)
+    f.world.after(blow_ms, partial(_put_back, f, ways(store, table)))
     f.counted("struck at a watcher")
     return True
 
@@ -186,6 +217,9 @@ def store_sudden(f: Faults) -> None:
     """A renewal, a look of everybody else right after it, and the holder's crash: the least that a wait can be (L3)."""
 
     def aim(node: Node, request: StoreRequest, answer: StoreAnswer, _: Table) -> bool:
+        store = f.world.store
+        if store is not None and engines.is_here(store) and f.world.now >= f.end_ms:
+            return True  # where a holder is long in coming, the first renewal may be after the calm
         if not isinstance(request, Renew) or not answer.done:
             return False
         for name in f.names:
@@ -211,11 +245,14 @@ def _break(f: Faults) -> None:
     store, name = f.world.store, f.world.lease_name
     assert store is not None
     seen = store.perform(Look(name))
-    row = seen.row
-    if row is None or seen.genesis is None:
+    row, genesis = seen.row, store.genesis
+    if row is None:
         return
-    wait_ms = max(row.wait_ms, seen.genesis.wait_max_ms)
-    token = max(row.token + 1, seen.genesis.floor + 1, seen.wall_ms)
+    wait_ms = max(row.wait_ms, genesis.wait_max_ms)
+    wall_ms = seen.wall_ms
+    if engines.is_here(store):  # what these stores do not tell, the operator's machine does
+        wall_ms = f.world.nodes[f.names[0]].clock.wall_ms(f.world.now)
+    token = max(row.token + 1, genesis.floor + 1, wall_ms)
     new = Row(f"break#{f.world.chance.getrandbits(60):x}", token, row.seq + 1, row.hold_ms, wait_ms, False, row.members)
     done = store.perform(Take(name, row, seen.server, new))
     taken = done.row
@@ -248,6 +285,9 @@ def _other_name(f: Faults) -> None:
     store = f.world.store
     assert store is not None
     name = f.chance.choice(("x", "y", "z"))
+    if store.engine.objects:
+        engines.other_name(store, name)
+        return
     seen = store.perform(Look(name, count=True))
     row, genesis = seen.row, seen.genesis
     if genesis is None:

@@ -26,8 +26,9 @@ def settle(machine: Strategy, now_ms: int) -> None:
     # E1: a step forgets first of all what was refused a heartbeat ago or earlier, and only steps look at refusals. Time
     # does not go back, so it may as well be forgotten as soon as it is that old.
     state.forget_refusals(now_ms)
-    if not state.options.auto:
-        # It says since when a first start by itself may be tried: nobody asks for it where none is.
+    if not state.options.auto and not state.file_ask_at_ms:
+        # It says since when a first start by itself may be tried, and until when the nodes of the file are asked (R12):
+        # nobody asks for it where there is neither.
         state.read_at_ms = 0
     promise = state.promise
     if promise.acked_of[0] < state.term:

@@ -25,9 +25,10 @@ from typing import NamedTuple
 from primacy.election.messages import VoteRequest
 from primacy.sim.model.history import history_lines
 from primacy.sim.model.settings import CLOCKS, NAMES, LeaseSetting, RaftSetting, RegisterSetting
-from primacy.sim.model.states import BoundedModel, Event, Next, State
+from primacy.sim.model.states import WAYS_BACK, BoundedModel, Event, Next, State
 from primacy.sim.model.values import Packet, Setting
 from primacy.sim.model.world import ModelWorld
+from primacy.sim.world.engines import BY_NAME
 
 
 class SearchResult(NamedTuple):
@@ -218,6 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--strategy", choices=("raft", "lease"), default="raft")
     parser.add_argument("--voters", type=int, default=0, help="raft with a register of so many voters; 0: without one")
+    parser.add_argument("--engine", choices=tuple(WAYS_BACK), default="postgresql", help="lease: which kind of store")
     parser.add_argument("--clocks", choices=tuple(CLOCKS), default="equal")
     parser.add_argument("--begin", choices=tuple(BEGINNINGS), default="led")
     parser.add_argument("--states", type=int, default=100_000, help="stop after this many distinct states")
@@ -233,7 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--complete {given.complete}: there are at most {given.disturbances} disturbances")
     if given.voters and (given.strategy != "raft" or not 1 <= given.voters <= len(NAMES)):
         parser.error(f"--voters {given.voters}: 1 to {len(NAMES)} voters, of raft")
-    setting: Setting = RaftSetting(given.clocks) if given.strategy == "raft" else LeaseSetting(given.clocks)
+    setting: Setting = RaftSetting(given.clocks)
+    if given.strategy == "lease":
+        setting = LeaseSetting(given.clocks, engine=BY_NAME[given.engine])
     if given.voters:
         setting = RegisterSetting(given.voters, clocks=given.clocks)
     bounds = SearchBounds(given.states, given.disturbances, given.terms, given.span, given.begin)

@@ -28,7 +28,7 @@ def history_lines(model: BoundedModel, history: tuple[Event, ...]) -> list[str]:
 
 DISTURBANCES = (
     *("hold", "repeat", "refuse", "crash", "asleep", "guard", "step down", "cut"),
-    *("fail over", "dump", "rows removed", "request", "forget"),
+    *("fail over", "promoted again", "dump", "flush", "rows removed", "request", "forget"),
 )
 
 
@@ -78,6 +78,10 @@ def sentence(model: BoundedModel, event: Event) -> str:
             return "the cut is mended"
         case ("fail over", lost):
             return f"another server takes over, without the last {lost} commits"
+        case ("promoted again", lost):
+            return f"the server follows another and is promoted again, without the last {lost} commits"
+        case ("flush", _):
+            return "the table is emptied, its genesis row included"
         case ("dump", commits):
             return f"a dump of {commits} commits ago is read into the running server"
         case ("rows removed", _):

@@ -11,6 +11,7 @@ from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Ballot, ListRecord, Member, Membership, MembersId, Register, Seat, Strategy
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
+from primacy.sim.world.engines import POSTGRESQL, Engine
 from primacy.sim.world.store import SimStore
 
 EQUAL = Timing(
@@ -49,8 +50,15 @@ class Steady(Random):
         return int(self.share * start) if stop is None else start + int(self.share * (stop - start))
 
 
+def _formed(voters: tuple[str, ...], timing: Timing) -> Ballot:
+    """As if it had been in this cluster before the search begins."""
+    record = ListRecord("times", voters, confirmed=True)
+    register = Register(MembersId(0, 1), tuple(Member(name) for name in voters))
+    return Ballot(1_000, 0, "", timing.hold_ms, 1_000, 0, (record,), register=register)
+
+
 class RaftSetting:
-    """Three voters of a formed cluster: term 0, nobody has voted."""
+    """Three voters of a formed cluster, whose register is the first one: term 0, nobody has voted."""
 
     names: tuple[str, ...] = NAMES
     phases: tuple[int, ...] = (0, 0, 0)
@@ -62,12 +70,11 @@ class RaftSetting:
         self.machine = machine
 
     def make(self, index: int, boot: int, ballot: Ballot | None) -> Strategy:
-        seat = Seat(self.names[index], boot, Membership.of(self.names, "list"), Steady(SHARES[index]))
-        return self.machine(seat, self.timing, ballot)
+        seat = Seat(self.names[index], boot, Membership.of(self.names, "times"), Steady(SHARES[index]))
+        return self.machine(seat, self.timing, ballot, RaftOptions(register=True))
 
     def first_ballot(self, index: int) -> Ballot | None:  # noqa: ARG002
-        record = ListRecord("list", self.names, confirmed=True)
-        return Ballot(1_000, 0, "", self.timing.hold_ms, 1_000, 0, (record,))
+        return _formed(self.names, self.timing)
 
     def first_store(self) -> SimStore | None:
         return None
@@ -115,9 +122,7 @@ class RegisterSetting:
     def first_ballot(self, index: int) -> Ballot | None:
         if self.names[index] not in self.voters:
             return None
-        record = ListRecord("times", self.voters, confirmed=True)
-        register = Register(MembersId(0, 1), tuple(Member(name) for name in self.voters))
-        return Ballot(1_000, 0, "", self.timing.hold_ms, 1_000, 0, (record,), register=register)
+        return _formed(self.voters, self.timing)
 
     def first_store(self) -> SimStore | None:
         return None
@@ -132,8 +137,11 @@ class LeaseSetting:
     options = LeaseOptions("main", look_every_ms=4, answer_ms=4)
     store = SimStore
 
-    def __init__(self, clocks: str = "equal", machine: type[LeaseStrategy] = LeaseStrategy) -> None:
+    def __init__(
+        self, clocks: str = "equal", machine: type[LeaseStrategy] = LeaseStrategy, engine: Engine = POSTGRESQL
+    ) -> None:
         timing, self.periods = CLOCKS[clocks]
+        self.engine = engine
         self.timing = timing._replace(heartbeat_ms=2)
         self.span = self.timing.wait_ms + 6
         self.machine = machine
@@ -147,4 +155,4 @@ class LeaseSetting:
         return None
 
     def first_store(self) -> SimStore | None:
-        return self.store(wait_max_ms=self.timing.wait_ms, history_max=HISTORY_MAX)
+        return self.store(self.engine, wait_max_ms=self.timing.wait_ms, history_max=HISTORY_MAX)

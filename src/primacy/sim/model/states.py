@@ -9,8 +9,9 @@ A disturbance is counted: a message is held back (for ever: it is lost) or repea
 killed between any two effects of a step; a disk refuses to save; an agent is stopped just before it hears something; a
 guard is killed; a node's ears, its mouth or both are cut, or one link; a leader is asked to step down, for other
 members, or to cancel that; a memory is lost; a request to the store fails; another server takes over, with or without
-the last commit; a dump of a commit or two ago is read into the running server; the rows are removed by hand. To be
-overtaken within one moment by the answer to another message is to be held back, too.
+the last commit; a dump of a commit or two ago is read into the running server; the rows are removed by hand. Redis has
+no place for a dump (it is outside of the promise): its table is emptied, and the server follows another one and is
+promoted again. To be overtaken within one moment by the answer to another message is to be held back, too.
 """
 
 from __future__ import annotations
@@ -25,8 +26,13 @@ NOWHERE = 9
 """In place of a place: nothing happens at this moment any more."""
 ENDS_AFTER = (0, 2)
 """Work that was told to stop is gone after so many units, or clings to life until the end of its hold."""
-WAYS_BACK = (("fail over", 0), ("fail over", 1), ("dump", 1), ("dump", 2), ("rows removed", 0))
-"""How a store loses commits, and how many. A folder or a snapshot put back is a fail-over that lost them (L5)."""
+FAIL_OVER, REMOVED = (("fail over", 0), ("fail over", 1)), (("rows removed", 0),)
+WAYS_BACK: dict[str, tuple[tuple[str, int], ...]] = {
+    "postgresql": (*FAIL_OVER, ("dump", 1), ("dump", 2), *REMOVED),
+    "redis": (*FAIL_OVER, ("promoted again", 1), ("promoted again", 2), ("flush", 0), *REMOVED),
+}
+"""How a store loses commits, and how many. A folder or a snapshot put back is a fail-over that lost them (L5). The
+model has no connections: what etcd and Kubernetes go by is not in it."""
 
 
 class State(NamedTuple):
@@ -100,6 +106,7 @@ class BoundedModel:
         """The last moment that is looked at."""
         store = setting.first_store()
         self.stored = store is not None
+        self.ways_back = () if store is None else WAYS_BACK[store.engine.name]
         self.requests = setting.requests
         self.partitions = partitions(setting.names, self.stored)
         self.ledgers: list[Ledger] = []
@@ -260,7 +267,7 @@ class BoundedModel:
             for name, ways in self.partitions.items():
                 yield Next(("cut", name), state._replace(cut=ways))
         if self.stored:
-            for way, commits in WAYS_BACK:
+            for way, commits in self.ways_back:
                 move = world.once(world.go_back, state.store, way, commits)
                 yield Next((way, commits), state._replace(store=move.after))
 

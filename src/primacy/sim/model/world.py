@@ -191,8 +191,12 @@ class ModelWorld:
         after = fork(self.numbers.stores[store])
         if way == "fail over":
             after.fail_over(commits)
+        elif way == "promoted again":
+            after.promote_again(commits)
         elif way == "dump":
             after.read_dump(after.earlier(commits), anew=False)
+        elif way == "flush":
+            after.empty()
         else:
             after.by_hand(*((name, None) for name in after.rows))
         return Move(self.numbers.store(after))

@@ -7,6 +7,7 @@ until the scene says otherwise. `transcript.py` has the language; this is what i
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from primacy.election.inputs import (
     CancelChange,
@@ -22,14 +23,14 @@ from primacy.election.inputs import (
     StepDown,
 )
 from primacy.election.messages import Alive, Message, Origin
-from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership, Seat
-from primacy.election.raft.register import first_register
-from primacy.election.raft.strategy import RaftOptions, RaftStrategy
+from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership
+from primacy.election.raft.register import FIRST, first_register
 from primacy.election.store import FAILSAFE
 from primacy.errors import UsageError
 from primacy.settings.timing import PROFILES_OF, Timing
 from primacy.sim.checkers import TermChecker, WorkChecker
 from primacy.sim.transcripts.text import TranscriptText
+from primacy.sim.trials.changed import changing
 from primacy.sim.trials.strategy_table import entry_of, timing_for
 from primacy.sim.trials.trial import BASE, Plan
 from primacy.sim.world.clock import Clock
@@ -42,8 +43,10 @@ from primacy.supervise.vocabulary import State
 
 RESTART_MS = 20
 """How long a restart with a new file takes."""
-BEGINS = ("formed", "blank", "auto", "off", "failsafe", "register")
+BEGINS = ("formed", "blank", "auto", "off", "failsafe", "changes")
 """How a scene may begin, see `Scenario.cluster`."""
+LEASES = ("lease", "other-lease")
+"""Files that a node can be given besides that of raft, each with a store of its own."""
 ELECT_MAX_MS = 60_000
 """`elect` gives up after this long."""
 
@@ -59,7 +62,6 @@ class Scenario:
         self.transcript = TranscriptText()
         self.plan = Plan()
         self.auto = False
-        self.register = False
         self._world: World | None = None
         self._copies: dict[str, Ballot | None] = {}
         self._duplicates: dict[str, Node] = {}
@@ -91,8 +93,8 @@ class Scenario:
         """Builds the world: nodes, options as name=value, and how it begins.
 
         `formed` (the default): with a first ballot on every disk. `blank`: without. `auto`: without, and with
-        `first_start: auto`. `off`: nobody is started yet. `failsafe`: a lease with a fixed list (L7). `register`: raft
-        with a register of members (R).
+        `first_start: auto`. `off`: nobody is started yet. `failsafe`: a lease with a fixed list (L7). `changes`: nodes
+        of raft can be given other files: those of `LEASES`.
         """
         options = dict(word.split("=", 1) for word in words.split() if "=" in word)
         begins = [word for word in words.split() if word in BEGINS]
@@ -100,13 +102,16 @@ class Scenario:
         self.plan = Plan(strategy=options.pop("strategy", "raft"), profile=options.pop("profile", "lab"))
         if self.plan.profile not in PROFILES_OF.get(self.plan.strategy, ()):
             raise TranscriptError(f"no profile {self.plan.profile!r} of strategy {self.plan.strategy!r}")
-        self.auto, self.register = "auto" in begins, "register" in begins
+        self.auto, changes = "auto" in begins, "changes" in begins
         entry = entry_of(self.plan.strategy)
         timing = timing_for(self.plan.strategy, self.plan.profile)
         store = None
         if self.plan.strategy == "lease" and isinstance(timing, Timing):
             store = SimStore(wait_max_ms=timing.wait_ms)
-        build = self._with_register if self.register else entry.build(self.auto)
+        build = entry.build(self.auto)
+        if changes and isinstance(timing, Timing):
+            stores = {file: SimStore(wait_max_ms=timing.wait_ms) for file in LEASES}
+            build, store = changing(stores, auto=self.auto), stores[LEASES[0]]
         world = World(f"transcript/{options.pop('seed', '1')}", build, store)
         if options:
             raise TranscriptError(f"unknown option {', '.join(options)}; there are strategy, profile, seed")
@@ -125,13 +130,11 @@ class Scenario:
                 self.world.lease_name = FAILSAFE + "main"
             if self.plan.strategy == "raft" and not self.auto and "blank" not in begins:
                 record = ListRecord(membership.hash, membership.voters, confirmed=True)
-                register = first_register(membership.members) if self.register else None
+                register = first_register(membership.members)
                 node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,), register=register)
+            node.disk.strategy = self.plan.strategy
         if "off" not in begins:
             self.start(" ".join(membership.ids))
-
-    def _with_register(self, node: Node, seat: Seat, ballot: Ballot | None) -> RaftStrategy:
-        return RaftStrategy(seat, node.timing, ballot, RaftOptions(auto=self.auto, register=True))
 
     def _add(self, name: str, membership: Membership) -> Node:
         place = len(self.world.nodes) + 1
@@ -139,11 +142,11 @@ class Scenario:
         return self.world.add(name, clock, membership, timing_for(self.plan.strategy, self.plan.profile))
 
     def _list_of(self, words: list[str], profile: str) -> Membership:
-        """A list from `a b:witness c:2`; its hash is readable and covers the times. With a register, these alone."""
+        """A list from `a b:witness c:2`; its hash is readable and covers the times alone."""
         members = _members_of(words)
         if not members:
             raise TranscriptError("a list of nodes is needed")
-        return Membership.of(members, profile if self.register else f"{'+'.join(sorted(words))}/{profile}")
+        return Membership.of(members, profile)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -307,10 +310,18 @@ class Scenario:
 
     def put_term(self, name: str, term: str) -> None:
         """As if the node had taken part in elections that nobody else saw."""
+        self._put_on_disk(name, term=int(term), voted_for="*")
+
+    def put_token(self, name: str, above_base: str) -> None:
+        """As if the node had seen a token of a lease that nobody else saw."""
+        ballot = self.node(name).disk.ballot
+        self._put_on_disk(name, token_max=int(above_base) + (ballot.base if ballot is not None else 0))
+
+    def _put_on_disk(self, name: str, **fields: Any) -> None:
         node = self.node(name)
         if node.up or node.disk.ballot is None:
             raise TranscriptError(f"{name} must be off and have a ballot")
-        node.disk.ballot = node.disk.ballot._replace(term=int(term), voted_for="*")
+        node.disk.ballot = node.disk.ballot._replace(**fields)
 
     # --- people -------------------------------------------------------------------------------------------------------
 
@@ -348,10 +359,15 @@ class Scenario:
         if profile not in PROFILES_OF[self.plan.strategy]:
             raise TranscriptError(f"no profile {profile!r} of strategy {self.plan.strategy!r}")
         for node in self.nodes(names):
-            listed = node.membership.hash.split("/")[0]
-            self._restart(
-                node, node.membership._replace(hash=f"{listed}/{profile}"), timing_for(self.plan.strategy, profile)
-            )
+            self._restart(node, node.membership._replace(hash=profile), timing_for(self.plan.strategy, profile))
+
+    def new_file(self, file: str, names: str) -> None:
+        """A lease, another one, or raft again (M1)."""
+        if file not in ("raft", *LEASES):
+            raise TranscriptError(f"no file {file!r}; there are raft, {', '.join(LEASES)}")
+        strategy, config = ("lease", file) if file in LEASES else ("raft", self.plan.profile)
+        for node in self.nodes(names):
+            self._restart(node, node.membership._replace(hash=config), timing_for(strategy, self.plan.profile))
 
     def _restart(self, node: Node, membership: Membership, timing: object) -> None:
         self.world.crash(node)
@@ -438,7 +454,7 @@ class Scenario:
             view = node.machine.view(node.local_ms())
             role = f"{view.role} (stopped)" if node.stopped else str(view.role)
             waits_for = f"members: {view.change}" if view.change and not view.waits_for else view.waits_for
-            if view.members is not None:
+            if view.members not in (None, FIRST):
                 role = f"{role}, members {view.members}"
             rows.append((name, role, view.leader or "-", self.transcript.term(view.term), work, waits_for))
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]

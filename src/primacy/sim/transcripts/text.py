@@ -199,7 +199,7 @@ def _vote_reply(reply: m.VoteReply) -> Told:
 
 
 def _report(report: m.Report) -> Told:
-    under = f"under list {report.origin.config}"
+    under = f"under configuration {report.origin.config}"
     if not report.memory:
         return f"no memory, {under}", "report-blank"
     unused = "" if report.used else ", never used"
@@ -213,7 +213,7 @@ SILENT = (m.Heartbeat, m.Ack, m.Release, m.HeartbeatRequest, m.Alive, m.BatonTak
 """Steady traffic; and releases, which the guard's fact tells."""
 
 FIXED: dict[type, Told] = {
-    m.Query: ("what do you remember, and under which list?", "query"),
+    m.Query: ("what do you remember, and under which configuration?", "query"),
     m.FirstBallotTaken: ("it is written", "written"),
     m.Stale: ("another start of you was heard, as late as this one or later", "stale"),
     m.Election: ("election!", None),

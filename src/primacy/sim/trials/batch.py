@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from primacy.sim.checkers import Violation
 from primacy.sim.trials.bounds import Bounds, OutOfTime, bounded
-from primacy.sim.trials.members import trial_of
+from primacy.sim.trials.raft import trial_of
 from primacy.sim.trials.summary import Summary, Tally
 from primacy.sim.trials.trial import Outcome, Plan, Trial
 from primacy.sim.trials.workers import Workers

@@ -19,8 +19,12 @@ kill takes, the random numbers of a boot) comes in one of two ways:
 - `streams=K`: from a stream of its own for each way, kind of message and node. A message that is added or left out
   shifts only what comes later on its own way and of its own kind. The plan says which K showed the violation too.
 
-Only for raft: a lease's store has acts that are not written down. With a register of members, what operators ask for is
-in it as what they asked, when and whom.
+Only for raft: a lease's store has acts that are not written down. What operators ask of the members is in it as what
+they asked, when and whom.
+
+Plans from before there were registers of members tell of other lists of nodes in files. A file changes no members any
+more, so such a plan has one act more: whenever a node is given a file with other nodes in it, the operator says
+`members apply`, and says it again until the members are those of the file that was given last.
 
 Not bound: what the machines say and do, and what the operator does at the calm (both are what is tried); and if
 anybody is still mute at the calm, no node stays broken, as in every trial.
@@ -40,10 +44,11 @@ from primacy.election.messages import FailsafeHeartbeat, Heartbeat, HeartbeatReq
 from primacy.election.model import Kind as MemberKind
 from primacy.election.model import Member, Membership
 from primacy.settings.timing import Timing
+from primacy.sim.faults import members as fault_members
 from primacy.sim.faults.acts import Written
-from primacy.sim.trials.members import MembersTrial, trial_of
+from primacy.sim.trials.raft import RaftTrial
 from primacy.sim.trials.strategy_table import Build
-from primacy.sim.trials.trial import Outcome, Plan, Trial
+from primacy.sim.trials.trial import Outcome, Plan
 from primacy.sim.world.clock import Clock
 from primacy.sim.world.node import Node
 from primacy.sim.world.store import SimStore
@@ -51,9 +56,8 @@ from primacy.sim.world.world import Conditions, Overrun, Pace, World
 
 DRAWS_PER_MESSAGE = 4
 """Lost, how late, repeated, how late the second time."""
-HASHES = {"old": "list-1", "new": "list-2"}
-MEMBERS_HASHES = {"old": "times-1", "new": "times-2"}
-"""Of the lists that trials begin with, and roll out."""
+HASHES = {"old": "times-1", "new": "times-2"}
+"""Of the files that trials begin with, and roll out: their times only, so that other nodes are no difference."""
 SETTLED_MS = 50
 """So long after the calm the last acts are done: restarts with the list that holds in the end."""
 WATCHED_MS = 100
@@ -80,6 +84,8 @@ class FaultPlan:
     acts: list[Written]
     streams: tuple[int, ...] = field(default=())
     """Streams with which it showed the violation, too."""
+    by_lists: bool = False
+    """It is from before there were registers: other nodes in a file are other members."""
 
     def write(self, path: Path) -> None:
         plan = self.plan
@@ -89,7 +95,8 @@ class FaultPlan:
             "profile": plan.profile,
             "minutes": plan.minutes,
             "drift": plan.drift,
-            "register": plan.register,
+            "register": True,
+            "members_change": plan.members_change,
             "seed": self.seed,
             "rule": self.rule,
             "streams": self.streams,
@@ -106,11 +113,15 @@ class FaultPlan:
 
 def read(path: Path) -> FaultPlan:
     said = json.loads(path.read_text(encoding="utf-8"))
-    register = said.get("register", False)
     plan = Plan(
-        said["strategy"], said["nodes"], said["profile"], said["minutes"], drift=said["drift"], register=register
+        said["strategy"],
+        said["nodes"],
+        said["profile"],
+        said["minutes"],
+        drift=said["drift"],
+        members_change=said.get("members_change", False),
     )
-    hashes = MEMBERS_HASHES if register else HASHES
+    old_times = said["lists"]["old"][1]
     return FaultPlan(
         plan,
         said["seed"],
@@ -118,11 +129,15 @@ def read(path: Path) -> FaultPlan:
         said["first_start"],
         said["conditions"],
         [tuple(row) for row in said["clocks"]],
-        {name: _listed(hashes[name], *listed) for name, listed in said["lists"].items()},
+        {
+            name: _listed(HASHES["old" if listed[1] == old_times else name], *listed)
+            for name, listed in said["lists"].items()
+        },
         tuple(said["core"]),
         {name: (how, other) for name, (how, other) in said["breaks"].items()},
         said["acts"],
         tuple(said["streams"]),
+        by_lists=not said.get("register", False),
     )
 
 
@@ -141,8 +156,7 @@ def _listed(hash_: str, members: list[list[Any]], timing: list[int]) -> tuple[Me
 def record(plan: Plan, seed: int, *, storms: bool = False) -> FaultPlan:
     """Runs this seed and writes down what it drew. `storms`: it has one, which is stilled again and again."""
     assert plan.strategy == "raft", plan.strategy
-    assert not (storms and plan.register), "no such plan is known"
-    trial = _Stilled(plan, seed) if storms else trial_of(plan, seed)
+    trial = (_Stilled if storms else RaftTrial)(plan, seed)
     nodes = [
         (node.name, node.clock.local0, node.clock.rate, node.clock.wall_offset_ms)
         for node in trial.world.nodes.values()
@@ -172,7 +186,7 @@ class _Calming(World):
                 self.drop_messages()
 
 
-class _Stilled(Trial):
+class _Stilled(RaftTrial):
     def _make_world(self, build: Build, store: SimStore | None) -> World:
         return _Calming(f"world/{self.seed}", build, store)
 
@@ -180,12 +194,14 @@ class _Stilled(Trial):
 # --- living it again --------------------------------------------------------------------------------------------------
 
 
-class _ByPlan(Trial):
+class Replayed(RaftTrial):
     """A trial by a fault plan instead of by draws."""
 
     def __init__(self, faults: FaultPlan, streams: int = 0, build: Build | None = None) -> None:
         self.recorded = faults
         self.streams = streams
+        self.applied = ""
+        """The file whose members the operator asks for, of a plan from before there were registers."""
         super().__init__(faults.plan, faults.seed, build)
 
     def _draw_first_start(self) -> str:
@@ -203,7 +219,7 @@ class _ByPlan(Trial):
         acts.lists = lists
         self._first_list = lists["old"][0]
         for name, offset_ms, rate, wall_offset_ms in self.recorded.nodes:
-            which = "old" if name in self.names or self.plan.register else "new"
+            which = "new" if name not in self.names and self.recorded.by_lists else "old"
             node = self.world.add(name, Clock(offset_ms, rate, wall_offset_ms), lists[which][0], self.timing)
             node.introduced = name in self.names
             if self.first_start == "formed" and node.introduced:
@@ -212,34 +228,54 @@ class _ByPlan(Trial):
             if at_ms > self.calm_ms + SETTLED_MS:
                 continue  # an older plan: a roll-out went on after the calm
             self.world.last_at(at_ms, partial(acts.do, name, given))  # a blow falls after what it is aimed at
+            if name == "give_list" and self.recorded.by_lists:
+                self.world.last_at(at_ms, partial(self._apply, given[1]))
 
     def _draw_classes(self) -> tuple[str, ...]:
+        if any(act[1] == "change_members" for act in self.recorded.acts):
+            self._allow_spares()
         return ()
 
     def _begin_faults(self, calm_ms: float) -> None:
         self.faults.end_ms = calm_ms
 
-    def _draw_core(self, voters: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG002
-        return self.recorded.core
+    def _draw_core(self, voters: tuple[str, ...]) -> tuple[str, ...]:
+        """Those that were not broken; and while that is no quorum of the members that there are now, others too."""
+        broken = [name for name in voters if name in self.recorded.breaks]
+        while not self._may_elect_without(broken) and broken:
+            broken.pop()
+        return tuple(sorted(name for name in voters if name not in broken))
 
     def _draw_break(self, name: str, core: tuple[str, ...]) -> tuple[int, str]:  # noqa: ARG002
         return self.recorded.breaks[name]
 
-    def _is_quiet_for(self, node: str) -> bool:
-        """Before the calm, nothing says which acts belong to a fault that still goes on."""
-        return self.liveness.calm_ms is not None and super()._is_quiet_for(node)
+    # --- plans from before there were registers -----------------------------------------------------------------------
 
+    def _apply(self, which: str) -> None:
+        """The operator has given a node this file, and says `members apply`."""
+        begins, self.applied = not self.applied, which
+        if begins:
+            self._apply_again()
 
-class Replayed(_ByPlan):
-    """A trial of a cluster whose members are those of its file."""
+    def _apply_again(self) -> None:
+        wanted = self.recorded.lists[self.applied][0].members
+        newest = self.newest()
+        if {(m.id, m.kind, m.priority) for m in newest.members} != {(m.id, m.kind, m.priority) for m in wanted}:
+            rows = [(m.id, str(m.kind), m.priority, "") for m in wanted]
+            for name in fault_members.leaders(self.faults):
+                self.faults.acts.change_members(name, rows, "first")
+        if self.world.now < self.calm_ms + self.unit_ms:
+            self.world.after(self.unit_ms, self._apply_again)
 
-
-class ReplayedMembers(_ByPlan, MembersTrial):
-    """A trial of a cluster whose members change."""
+    # --- judging ------------------------------------------------------------------------------------------------------
 
     def _nothing_is_wrong(self) -> bool:
         """The acts do not say of which class they are."""
         return False
+
+    def _is_quiet_for(self, node: str) -> bool:
+        """Before the calm, nothing says which acts belong to a fault that still goes on."""
+        return self.liveness.calm_ms is not None and super()._is_quiet_for(node)
 
 
 STREAMS: dict[type, str] = {Heartbeat: "Beat", FailsafeHeartbeat: "FailsafeBeat", HeartbeatRequest: "Heartbeat"}
@@ -273,4 +309,4 @@ class _Streamed(World):
 
 def replayed(faults: FaultPlan, streams: int = 0) -> Outcome:
     """One trial, from its fault plan."""
-    return (ReplayedMembers if faults.plan.register else Replayed)(faults, streams).run()
+    return Replayed(faults, streams).run()

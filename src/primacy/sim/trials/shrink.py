@@ -40,19 +40,21 @@ def shrink(
     rule: str,
     classes: tuple[str, ...],
     *,
+    engine: str = "",
     run_trial: RunTrial = run_or_raised,
     trials_max: int = TRIALS_MAX,
     told: Callable[[Shrunk], None] | None = None,
 ) -> Shrunk | None:
     """The smallest plan found that breaks the rule, or None if the trial cannot be repeated.
 
-    `classes` are those that the failing trial had.
+    `classes` are those that the failing trial had, and `engine` is its kind of store.
     """
     search = _Search(rule, run_trial, trials_max)
     best = search.fails(plan, seed, 1)
     if best is None:
         return None
-    fixed = search.fails(replace(plan, faults=classes, draw=False), seed, SEEDS_PER_TRY * 4)
+    bound = replace(plan, faults=classes, draw=False, engine=engine or plan.engine)
+    fixed = search.fails(bound, seed, SEEDS_PER_TRY * 4)
     if fixed is None:
         return replace(best, trials=search.tried)
     best = fixed
@@ -114,8 +116,12 @@ def command(plan: Plan, seed: int, config: str = "") -> str:
         said.append(f"--strategy {plan.strategy} --nodes {plan.nodes}")
         if plan.profile != default.profile:
             said.append(f"--profile {plan.profile}")
-    if plan.register:
+    if plan.changes:
+        said.append("--changes")
+    if plan.members_change:
         said.append("--members")
+    if plan.engine:
+        said.append(f"--engine {plan.engine}")
     if plan.minutes != default.minutes:
         said.append(f"--minutes {plan.minutes!r}")
     if plan.drift != default.drift:

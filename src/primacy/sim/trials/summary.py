@@ -126,6 +126,8 @@ class Summary(Tally[Plan]):
     """Those of them in which that was within the bound itself."""
     working_ms: float = 0.0
     overlaps: int = 0
+    engines: dict[str, int] = field(default_factory=dict)
+    """Lease: how many trials were on which kind of store."""
 
     def add(self, outcome: Outcome) -> None:
         super().add(outcome)
@@ -135,6 +137,8 @@ class Summary(Tally[Plan]):
             self.led += 1
             self.led_in_time += outcome.within_bound
         self.working_ms += outcome.working_ms
+        if outcome.engine:
+            _add_all(self.engines, {outcome.engine: 1})
         if outcome.violations:
             self.overlaps += outcome.overlaps
 
@@ -168,6 +172,7 @@ class Summary(Tally[Plan]):
             "nodes": self.nodes,
             "profile": self.plan.profile,
             "drift": self.plan.drift,
+            "engines": dict(sorted(self.engines.items())),
             **self.head(),
             "elections": self.elections,
             "starts": self.starts,

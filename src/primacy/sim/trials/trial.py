@@ -7,31 +7,33 @@ replayed with fewer fault classes or fewer nodes, which is how a failing one is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
 from primacy.election.events import Code
 from primacy.election.inputs import Init
+from primacy.election.lease.strategy import LeaseStrategy
 from primacy.election.model import Ballot, ListRecord, Member, Membership
-from primacy.election.model import Kind as MemberKind
 from primacy.election.raft.strategy import RaftStrategy
-from primacy.election.store import FAILSAFE
+from primacy.election.store import FAILSAFE, WAIT_MAX_MS
 from primacy.settings.timing import PPM, RankTiming, Timing
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.faults.classes import Change, Faults, classes_of
 from primacy.sim.trials.operator import Operator
 from primacy.sim.trials.strategy_table import Build, bound_ms, entry_of, events_max, pace_of, timing_for, unit_ms
+from primacy.sim.world import engines
 from primacy.sim.world.clock import Clock
 from primacy.sim.world.node import Node
-from primacy.sim.world.store import ENGINES, SimStore
+from primacy.sim.world.store import SimStore
 from primacy.sim.world.world import Overrun, World
 
 BEYOND = ("lone", "forgetful")
 """What trials of raft leave out unless they are told not to, for no rule can help there (docs/faults.md, F37).
 
-- lone: the list shrinks to one node, which may lose its memory or be doubled. It knows of nobody to ask.
+- lone: the members shrink to one voter, which may be doubled. Nobody is there who hears both machines.
 - forgetful: more than a minority may lose its memory, and with it what tokens there were.
 """
 BASE = 1_700_000_000_000
@@ -58,11 +60,15 @@ class Plan:
     """Share of the starts that are kept back on purpose, for up to five holds (G8): manual mode, a fence command."""
     members: tuple[Member, ...] = ()
     """The nodes of a user's file, with their kinds and priorities, instead of n1, n2, ..."""
-    register: bool = False
-    """Raft nodes keep a register of members (rules R), and an operator changes it: `MembersTrial`."""
+    members_change: bool = False
+    """Operators of raft change the members in every trial, and use the last resort in some; else in a part of them."""
+    changes: bool = False
+    """Nodes get files with another strategy, store or times, one after the other (M1): `ChangedTrial`."""
     beyond: tuple[str, ...] = ()
     """Limits of what is promised that this trial goes beyond, of `BEYOND`: a violation in it may be one that physics
     makes, and a test that lifts one says what it expects."""
+    engine: str = ""
+    """Lease: which kind of store, of `sim/world/engines.py`; empty: drawn for each seed."""
 
 
 @dataclass(slots=True)
@@ -87,6 +93,8 @@ class Outcome:
     within_bound: bool | None = None
     """Whether a leader was there within the bound itself, of which P1 allows three; None if that was not judged."""
     trace_hash: str = ""
+    engine: str = ""
+    """Lease: the kind of store that was drawn, or given."""
 
     @property
     def overlaps(self) -> int:
@@ -97,6 +105,7 @@ class Trial:
     """Builds a world from a plan and a seed, runs it, and judges it."""
 
     def __init__(self, plan: Plan, seed: int, build: Build | None = None) -> None:
+        assert type(self) is not Trial or plan.strategy != "raft", "trial_of says which trial a plan asks for"
         self.plan = plan
         self.seed = seed
         self.entry = entry_of(plan.strategy)
@@ -114,7 +123,8 @@ class Trial:
         self.faults = Faults(self.world, Random(f"faults/{seed}"), self.names, self.unit_ms)
         self.work = WorkChecker(self._violated if self.entry.holds else _ignore)
         self.terms = TermChecker(self._violated)
-        self.liveness = LivenessChecker(bound_ms(plan.strategy, self.slowest, len(self.names)))
+        bound = bound_ms(plan.strategy, self.slowest, len(self.names))
+        self.liveness = LivenessChecker(bound, watch_ms(self.slowest, store))
         self.last_trouble_ms = 0.0
         self.broken: dict[str, bool] = {}
         self.apart: dict[str, bool] = {}
@@ -123,6 +133,10 @@ class Trial:
         self.breaks: dict[str, tuple[int, str]] = {}
         """How each node that stays broken is broken, and from whom it is cut if only from one."""
         self.led_since: dict[str, int] = {}
+        self.leads: dict[str, int] = {}
+        """Under which token a node leads."""
+        self.led_until: dict[int, float] = {}
+        """Of each token, in true time; without end while its node leads."""
         self.slow_node = ""
         """The node that has a longer hold than the others."""
         self.operator = Operator(self)
@@ -137,13 +151,18 @@ class Trial:
         """Which kind of store it is, and whether one node has a longer hold than the others (L3, `wait_max`)."""
         chance = Random(f"store/{self.seed}")
         assert isinstance(self.timing, Timing)
-        engine = chance.choice(ENGINES)
+        engine = engines.drawn(chance, self.seed)
+        if self.plan.engine:
+            engine = engines.BY_NAME[self.plan.engine]
+        self.outcome.engine = engine.name
         if self.plan.timing is None and chance.random() < 0.3:
-            self.slowest = _scaled(self.timing, 1.6)
+            slower = _scaled(self.timing, 1.6)
+            self.slowest = slower if not engine.objects or slower.wait_ms <= WAIT_MAX_MS else self.timing
         assert isinstance(self.slowest, Timing)
         settled, raft_index = chance.random() < 0.5, chance.choice((4, 5_000))
-        store = SimStore(engine, settled=settled, wait_max_ms=self.slowest.wait_ms, raft_index=raft_index)
-        self.store_tells_time = chance.random() < 0.5
+        wait_max_ms = WAIT_MAX_MS if engine.objects else self.slowest.wait_ms
+        store = SimStore(engine, settled=settled, wait_max_ms=wait_max_ms, raft_index=raft_index)
+        self.store_tells_time = chance.random() < 0.5 and engine.tells_time
         self.store_watched = chance.random() < 0.15
         return store
 
@@ -162,13 +181,7 @@ class Trial:
         self.faults.walls_agree = self.chance.random() < 0.5
         self.faults.memory_left = len(self.names) if "forgetful" in self.plan.beyond else (len(self.names) - 1) // 2
         membership = self._first_list = self._first_membership()
-        change = self.faults.change = self._draw_change() if self.plan.strategy == "raft" else None
-        if change is not None and len(change.membership.voters) < 2 and "lone" not in self.plan.beyond:
-            # a list of one node without memory knows of nobody whom it could ask: outside of any rule (docs/faults.md)
-            self.faults.memory_left = 0
-            self.faults.copies_disks = False
-        if "lone" in self.plan.beyond:
-            self.faults.memory_left, self.faults.doubled_least = len(self.names), 1
+        self.faults.change = self._draw_change()
         failsafe = self.plan.strategy == "lease" and len(self.names) > 1 and self.chance.random() < 0.3
         if failsafe:
             self.world.lease_name = FAILSAFE + self.world.lease_name
@@ -181,10 +194,6 @@ class Trial:
             self.world.after(self.chance.uniform(0, 50), partial(self.faults.acts.start, name))
             if self.first_start == "formed":
                 self._form(node)
-        if change is not None:
-            for name in change.membership.ids:
-                if name not in self.names:
-                    self._add(name, change.membership).introduced = False
         if self.first_start == "init":
             said = [self.chance.choice(self.names) for _ in range(self.chance.choice((1, 1, 2)))]
             for name in said:
@@ -224,27 +233,9 @@ class Trial:
         clock = Clock(chance.uniform(1e3, 1e9), rate, BASE + int(chance.uniform(-skew_ms, skew_ms)))
         return self.world.add(name, clock, membership, self.slowest if name == self.slow_node else self.timing)
 
-    def _draw_change(self) -> Change:
-        """What an operator may roll out in this trial: other times, or a node more, less, or exchanged."""
-        timing = self.timing
-        assert isinstance(timing, Timing)
-        kind = self.chance.choice(("slower", "faster", "add", "add two", "remove", "replace", "leave one"))
-        if "lone" in self.plan.beyond:
-            kind = "leave one"
-        able = [member.id for member in self.members if member.kind is MemberKind.VOTER]
-        names = list(self.names)
-        if kind == "leave one":
-            names = [self.chance.choice(able)]
-        if kind in ("slower", "faster"):
-            timing = _scaled(timing, 1.4 if kind == "slower" else 0.7)
-        if kind in ("remove", "replace") and len(able) > 1:
-            names.remove(self.chance.choice(able))
-        if kind in ("add", "replace", "add two"):
-            names.append("new")
-        if kind == "add two":
-            names.append("new2")
-        members = {member.id: member for member in self.members}
-        return Change(kind, Membership.of([members.get(name, name) for name in names], "list-2"), timing)
+    def _draw_change(self) -> Change | None:
+        """What an operator may roll out in this trial."""
+        return None
 
     def _say_init(self, name: str) -> None:
         node = self.world.nodes[name]
@@ -289,6 +280,8 @@ class Trial:
         self.world.run(calm_ms)
         self._calm()
         self.world.run(end_ms)
+        if self.liveness.watch_ms:
+            self.world.run(max(end_ms, self._judged_ms()))  # a short trial leaves no time for so long a wait
         while self.operator.acts and self.world.now < self._judged_ms():
             self.world.run(self._judged_ms())  # an operator had to help: the time counts from there
         self._judge_liveness()
@@ -300,7 +293,7 @@ class Trial:
         return max(end_ms * 0.6, end_ms - 12 * self.liveness.bound_ms)
 
     def _judged_ms(self) -> float:
-        return (self.liveness.calm_ms or 0.0) + 3 * self.liveness.bound_ms
+        return (self.liveness.calm_ms or 0.0) + self.liveness.limit_ms
 
     def _begin_faults(self, calm_ms: float) -> None:
         if self.chance.random() < 0.5:
@@ -335,12 +328,16 @@ class Trial:
         """Who votes under the list that holds in the end."""
         return self.faults.final[0].voters if self.faults.final else self._first_list.voters
 
+    def belonging(self) -> tuple[str, ...]:
+        """Who must follow the leader in the end."""
+        return self.voters()
+
     def _core(self) -> tuple[str, ...]:
-        """A majority that speaks; all nodes if anybody is mute, for muteness may need all to end."""
+        """A majority that speaks; all nodes if anybody is mute, or will be, for muteness may need all to end."""
         machines = [self.world.nodes[name].machine for name in self.faults.names]
-        voters = self.voters()
-        raft = [m for m in machines if isinstance(m, RaftStrategy) and m.node in voters]
-        if any(m.muted for m in raft) or len({m.origin.base for m in raft}) > 1:
+        voters, belonging = self.voters(), self.belonging()
+        raft = [m for m in machines if isinstance(m, RaftStrategy) and m.node in belonging]
+        if any(m.muted or not m.state.booted for m in raft) or len({m.origin.base for m in raft}) > 1:
             return voters
         self.core_drawn = self._draw_core(voters)
         return self.core_drawn
@@ -407,11 +404,10 @@ class Trial:
             return
         leaders = liveness.leaders()
         self.outcome.leader_after_ms = liveness.leader_after_ms
-        self.outcome.within_bound = (
-            liveness.leader_after_ms is not None and liveness.leader_after_ms <= liveness.bound_ms
-        )
-        if liveness.leader_after_ms is None or liveness.leader_after_ms > 3 * liveness.bound_ms:
-            self._violated(Violation(calm_ms, "P1", f"no leader within {3 * liveness.bound_ms:.0f} ms after the calm"))
+        after_ms = liveness.leader_after_ms
+        self.outcome.within_bound = after_ms is not None and after_ms <= liveness.bound_ms + liveness.watch_ms
+        if after_ms is None or after_ms > liveness.limit_ms:
+            self._violated(Violation(calm_ms, "P1", f"no leader within {liveness.limit_ms:.0f} ms after the calm"))
         elif len(leaders) != 1:
             self._violated(Violation(self.world.now, "P1", f"leaders at the end: {', '.join(leaders) or 'none'}"))
         elif leaders[0] not in self.work.running:
@@ -449,12 +445,22 @@ class Trial:
             name = RARE.get(fact.text) or RARE_RECOVERY.get((fact.text, fact.detail))
             if name is not None:
                 rare[name] = rare.get(name, 0) + 1
-            if fact.text in NEEDLESS and self._is_quiet_for(fact.node):
+            if fact.text == Code.ELECTED:
+                self.leads[fact.node], self.led_until[fact.number] = fact.number, math.inf
+            if fact.text in NEEDLESS and self._is_quiet_for(fact.node) and not self._is_told_late(fact):
                 self._needless(fact)
         elif fact.kind is Kind.ROLE:
             self.led_since[fact.node] = self.world.nodes[fact.node].local_ms()
+            if fact.text != "leader":
+                self._leads_no_more(fact)
         elif fact.kind in (Kind.FAULT, Kind.CALM, Kind.UP, Kind.DOWN):
             self.last_trouble_ms = fact.at_ms
+            if fact.kind is Kind.DOWN:
+                self._leads_no_more(fact)
+
+    def _leads_no_more(self, fact: Fact) -> None:
+        if fact.node in self.leads:
+            self.led_until[self.leads.pop(fact.node)] = fact.at_ms
 
     def _needless(self, fact: Fact) -> None:
         """Counted; and judged where nothing at all is wrong: after the calm, and in trials without faults (P5)."""
@@ -474,7 +480,24 @@ class Trial:
         """
         if self.faults.active or node in self.broken or node in self.apart:
             return False
-        return self.world.now - max(self.last_trouble_ms, self.world.late_until_ms) > 3 * self.unit_ms
+        return self.world.now > self._quiet_from_ms()
+
+    def _quiet_from_ms(self) -> float:
+        return max(self.last_trouble_ms, self.world.late_until_ms) + 3 * self.unit_ms
+
+    def _is_told_late(self, fact: Fact) -> bool:
+        """A holder that was lost in the trouble itself is told of when the store was watched for long enough (L4).
+
+        Only that: it does not lead under that token now, nor did it after the trouble, and the watch is not longer than
+        the longest. A holder's own loss is never excused by it.
+        """
+        node = self.world.nodes[fact.node]
+        if fact.text != Code.LEADER_SILENT or not isinstance(node.machine, LeaseStrategy):
+            return False
+        if node.store is None or not node.store.engine.objects:
+            return False
+        quiet_ms = self._quiet_from_ms()
+        return self.led_until.get(fact.number, 0.0) <= quiet_ms and self.world.now <= quiet_ms + WAIT_MAX_MS
 
     def _finish(self, end_ms: float) -> Outcome:
         outcome = self.outcome
@@ -489,6 +512,12 @@ class Trial:
         outcome.working_ms = self.work.running_ms + running
         outcome.trace_hash = world.trace_hash
         return outcome
+
+
+def watch_ms(timing: Timing | RankTiming, *stores: SimStore | None) -> float:
+    """By how much the longest wait of a store that nobody can set exceeds the wait of these times (P1), or 0."""
+    chosen = not any(store is not None and store.engine.objects for store in stores)
+    return 0.0 if chosen or isinstance(timing, RankTiming) else float(max(0, WAIT_MAX_MS - timing.wait_ms))
 
 
 def _scaled(timing: Timing, by: float) -> Timing:
@@ -515,9 +544,9 @@ RARE: dict[str, str] = {
 }
 
 RARE_RECOVERY: dict[tuple[str, str], str] = {
-    (Code.RECOVERING, "other-list"): "changed list made a node recover",
+    (Code.RECOVERING, "other-list"): "changed times made a node recover",
     (Code.RECOVERING, "no-memory"): "node without memory",
-    (Code.RECOVERED, "other-list"): "changed list reported by all",
+    (Code.RECOVERED, "other-list"): "changed times reported by all",
     (Code.RECOVERED, "no-memory"): "lost memory healed",
 }
 """Why a node recovers stands in the event's detail."""
@@ -528,8 +557,3 @@ NEEDLESS = (Code.MAJORITY_LOST, Code.LEADER_SILENT, Code.LEASE_LOST, Code.RENEWA
 
 def _ignore(violation: Violation) -> None:
     """Bully and ring promise one per island, not one in all: their work may overlap in a partition."""
-
-
-def run_trial(plan: Plan, seed: int, build: Build | None = None) -> Outcome:
-    """One trial, from its seed."""
-    return Trial(plan, seed, build).run()

@@ -12,10 +12,14 @@ from primacy.election.model import Ballot
 
 
 class Disk:
-    """Durable storage for one ballot."""
+    """Durable storage for one ballot; and where nodes change their strategy, for what they keep under the other."""
 
     def __init__(self) -> None:
         self.ballot: Ballot | None = None
+        self.other: Ballot | None = None
+        """What the other of raft and lease has left there."""
+        self.strategy = ""
+        """Whose the ballot is; empty where nobody changes it."""
         self.full = False
         self.slow_ms = 0
 
@@ -36,4 +40,9 @@ class Disk:
 
     def lose(self) -> None:
         """The file is gone, or torn: its checksum says so, and that is no memory, never a fresh start (F36, F37)."""
-        self.ballot = None
+        self.ballot = self.other = None
+
+    def use(self, strategy: str) -> None:
+        """The next start is of this strategy: its own file is the ballot then."""
+        if self.strategy != strategy:
+            self.ballot, self.other, self.strategy = self.other, self.ballot, strategy

@@ -64,6 +64,8 @@ class Guard:
         self.release_ordered = False
         self.released = False
         self.successor = ""
+        self.store = agent.node.store
+        """Of a lease: where its row is, whatever the node's next start uses."""
         self.stop_kill_at_ms: int | None = None
         self._unread: list[Callable[[], None]] = []
         self._unseen: list[Callable[[], None]] = []
@@ -275,7 +277,7 @@ class Guard:
         """To all nodes (raft), or to the store (lease)."""
         self.world.emit(Kind.RELEASE_SENT, self.node.name, self.term)
         if self.release is None:
-            self.world.store_way.release_row(self.node, self.token, self.successor)
+            self.world.store_way.release_row(self.node, self.store, self.token, self.successor)
             return
         release = self.release._replace(successor=self.successor)
         for name in self.node.release_targets():

@@ -15,6 +15,7 @@ from primacy.sim.world.plain import PlainWork
 from primacy.sim.world.workload import Heard, Workload
 
 if TYPE_CHECKING:
+    from primacy.sim.world.store import SimStore
     from primacy.sim.world.world import World
 
 
@@ -34,6 +35,7 @@ class Node:
         """Lease only: every shortcut needs a watch over one unbroken connection (L4)."""
         self.holders: list[str] = []
         """Lease only: the holders of its earlier starts, all under its run lock (L4)."""
+        self._stores: tuple[SimStore | None, ...] = ()
         self.introduced = True
         """False for a machine that nobody has set up yet."""
         self.chance = world.chance_of(name, "guard")
@@ -68,6 +70,15 @@ class Node:
         self.leader = ""
         self.timer_ms: int | None = None
         self.busy: list[Effect] | None = None
+
+    @property
+    def store(self) -> SimStore | None:
+        """Lease only: where its row is; that of the world, unless it was given another one."""
+        return self._stores[0] if self._stores else self.world.store
+
+    @store.setter
+    def store(self, store: SimStore | None) -> None:
+        self._stores = (store,)
 
     def local_ms(self) -> int:
         return self.clock.local_ms(self.world.now)

@@ -4,8 +4,9 @@ The world decides when a request arrives, whether its answer is lost afterwards,
 only says what stands in the table. It draws no chance and knows no time.
 
 What stands on the server's disk (`Table`) goes back with a folder, a snapshot or a replica: rows, positions, the term
-of an etcd. What does not go back stands beside it: the number of starts, the proofs, which are random in real stores
-and numbers here, and the note of a SQLite file. A dump brings rows back as rows, so that each is a new write (L5).
+of an etcd. What does not go back stands beside it: the number of starts, the proofs and uids, which are random in real
+stores and numbers here, and the note of a SQLite file. A dump brings rows back as rows, so that each is a new write
+(L5). What the kinds of store differ in stands in `engines.py`.
 
 The conditions of all requests stand in small methods, or in `compared`, so that a test can take one out and see the
 checkers catch it. Their reference is `primacy/store/conditions.py`; a test compares the two.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from typing import NamedTuple, assert_never
 
 from primacy.election.store import (
@@ -32,6 +34,7 @@ from primacy.election.store import (
     StoreRequest,
     Take,
 )
+from primacy.sim.world.engines import POSTGRESQL, Engine
 
 HISTORY_MAX = 1_000
 """Commits that can still be lost. A replica that lags further than this is no replica."""
@@ -41,29 +44,12 @@ INDEX_RESTORED = 4
 """etcd: the raft index of a cluster that was just made from a snapshot (measured)."""
 TERM_RESTORED = 2
 """etcd: its raft term (measured)."""
+RUN_ENDS = ("start", "promotion")
+"""Redis: another process answers afterwards, so that the run_id is another one."""
+STAYS = ("demoted", "replica")
+"""Redis: no connection breaks."""
 VERSIONS = 1_000_000
 """Between the first versions of two genesis rows that are made: more than a table is ever written in a trial."""
-
-
-class Engine(NamedTuple):
-    """What a kind of store can say of itself (L5)."""
-
-    name: str
-    marks: bool
-    """Each write leaves a mark in the row that no dump brings back. PostgreSQL: xmin against the stored xid."""
-    by_index: bool = False
-    """etcd: a row vouches by the raft index that its writer saw, and the identity is cluster and raft term."""
-    linked: bool = False
-    """Only a broken connection tells of a data folder that was put back."""
-    notes: bool = False
-    """SQLite: a note beside the file keeps what was written last, and an in-place restore keeps the identity."""
-
-
-POSTGRESQL = Engine("postgresql", marks=True)
-MARIADB = Engine("mariadb", marks=False)
-ETCD = Engine("etcd", marks=False, by_index=True, linked=True)
-SQLITE = Engine("sqlite", marks=False, notes=True)
-ENGINES = (POSTGRESQL, MARIADB, ETCD, SQLITE)
 
 
 class Entry(NamedTuple):
@@ -74,6 +60,8 @@ class Entry(NamedTuple):
     at: int
     version: int = 1
     """etcd: which change of this key it is."""
+    uid: int = 0
+    """Kubernetes: of the object. One that was removed and made again has another."""
 
 
 class Table(NamedTuple):
@@ -102,6 +90,8 @@ class SimStore:
     """What a take, and the removal of a row, compare of the row (L3)."""
     compared_genesis: tuple[str, ...] = ("settled", "floor", "version", "mark")
     """What a request that makes or removes a row, or settles the table, compares of the genesis row (L9)."""
+    named_by: tuple[str, ...] = ("run_id", "master_replid")
+    """Redis: what the identity is made of (L5)."""
 
     def __init__(
         self,
@@ -120,15 +110,20 @@ class SimStore:
         self.wall_ms: Callable[[], int] | None = None
         """The server's Unix time, if this store tells it (T1)."""
         self._starts = 1
+        self._runs = 1
+        """Redis: how many processes answered so far."""
         self._cluster = 1
         self._writes = 0
         """All writes that ever were. A proof is its number: none comes twice, as none of 64 random bits does."""
+        self._uids = 0
+        """Kubernetes: of all objects that ever were."""
         self._note: dict[str, str] = {}
         """SQLite: the proof of the newest write per name, the genesis row's included."""
         self.table = Table(genesis=Genesis(wait_max_ms=wait_max_ms), raft_index=raft_index)
         self._history: deque[Table] = deque(maxlen=history_max)
-        genesis = self.table.genesis
-        self._write_genesis(genesis._replace(settled=self.server) if settled else genesis)
+        if not engine.objects:
+            genesis = self.table.genesis
+            self._write_genesis(genesis._replace(settled=self.server) if settled else genesis)
         self._history.clear()
 
     # --- what a test or a fault looks at ------------------------------------------------------------------------------
@@ -138,6 +133,11 @@ class SimStore:
         """Who answers, as every answer says it (L5)."""
         if self.engine.by_index:
             return f"cluster-{self._cluster}/{self.table.term}"
+        if self.engine.objects:
+            return f"cluster-{self._cluster}"
+        if self.engine.by_run:
+            ids = {"run_id": self._runs, "master_replid": self._starts}
+            return "/".join(("redis", *(f"{part}-{ids[part]}" for part in self.named_by)))
         return f"server-{self._starts}"
 
     @property
@@ -170,11 +170,13 @@ class SimStore:
         """One request, at the moment it arrives."""
         if not self.up:
             return StoreAnswer(ok=False, reason="the store refuses connections")
+        if self._too_long(request):
+            return StoreAnswer(ok=False, reason="the hold is too long for this store", final=True)
         entry = self.table.entry(request.name)
         here = self._same_link(request, link)
         done = here and self._perform(None if entry is None else self._seen(entry), request)
         entry = self.table.entry(request.name)
-        told = not (done and isinstance(request, Renew))
+        told = not (done and isinstance(request, Renew)) and not self.engine.objects
         counted = isinstance(request, Settle | Prune) or (isinstance(request, Take) and request.seen is None)
         return StoreAnswer(
             ok=True,
@@ -182,10 +184,10 @@ class SimStore:
             row=None if entry is None else self._seen(entry),
             server=self.server,
             genesis=self._genesis(counted or (isinstance(request, Look) and request.count)) if told else None,
-            position=self.table.at,
+            position=0 if self.engine.by_run else self.table.at,
             link=link,
             linked=self.engine.linked,
-            watched=self._is_young(entry),
+            watched=self.engine.objects or self._is_young(entry),
             wall_ms=self.wall_ms() if self.wall_ms is not None else 0,
         )
 
@@ -215,7 +217,10 @@ class SimStore:
                 genesis = self.table.genesis
                 wait_ms = genesis.wait_max_ms
                 placeholder = Row("", genesis.floor, 1, wait_ms, wait_ms, released=False)
-                return self._write(request.name, placeholder, self._unbelieved(self._one_more(genesis)))
+                more = None if self.engine.objects else self._unbelieved(self._one_more(genesis))
+                return self._write(request.name, placeholder, more)
+            case Settle() | Prune() if self.engine.objects:
+                return False
             case Settle():
                 if not self._may_settle(request):
                     return False
@@ -233,7 +238,7 @@ class SimStore:
         new = take.row._replace(released=False, successor="")
         if take.seen is not None:
             return row is not None and self._same_row(row, take.seen) and self._write(take.name, new)
-        if row is not None or not self._is_fresh(take):
+        if row is not None or self.engine.objects or not self._is_fresh(take):
             return False
         return self._write(take.name, new, self._one_more(self.table.genesis))
 
@@ -253,6 +258,11 @@ class SimStore:
     def _same_link(self, request: StoreRequest, link: int) -> bool:
         """What may only be done over the connection on which its evidence came is done over no other (L5)."""
         return not isinstance(request, Take | Settle) or request.link in (0, link)
+
+    def _too_long(self, request: StoreRequest) -> bool:
+        """Kubernetes refuses a hold that needs more than its longest wait, which nobody can raise."""
+        most_ms = self.table.genesis.wait_max_ms
+        return self.engine.objects and isinstance(request, Take) and request.row.wait_ms > most_ms
 
     def _same_server(self, server: str) -> bool:
         return server == self.server
@@ -324,7 +334,7 @@ class SimStore:
         version = 1 if known is None else known.version + 1
         stored = self._stored_mark(at, version)
         new = row._replace(server=self.server, proof=f"p{self._writes}", mark=stored, vouches=True)
-        self._commit(self._with(self.table, Entry(name, new, at, version)))
+        self._commit(self._with(self.table, Entry(name, new, at, version, self._uid(known))))
         self._note[name] = new.proof
         if genesis is not None:
             self._write_genesis(genesis, again=True)
@@ -343,6 +353,12 @@ class SimStore:
             self._commit(table)
         self._note[GENESIS] = marked.mark
         return True
+
+    def _uid(self, known: Entry | None) -> int:
+        if not self.engine.objects:
+            return 0
+        self._uids += known is None
+        return self._uids if known is None else known.uid
 
     def _stored_mark(self, at: int, version: int) -> str:
         if self.engine.notes:
@@ -366,7 +382,8 @@ class SimStore:
         row = entry.row
         proof = row.proof if self.engine.notes else row.mark
         vouches = self._vouches(proof, entry.name, entry.at, entry.version)
-        return row._replace(mark=self._mark(entry.name, entry.at), vouches=vouches)
+        mark = f"{entry.uid}.{entry.at}" if self.engine.objects else self._mark(entry.name, entry.at)
+        return row._replace(mark=mark, vouches=vouches)
 
     def _genesis(self, counted: bool = False) -> Genesis:
         genesis, at = self.table.genesis, self.table.genesis_at
@@ -430,34 +447,50 @@ class SimStore:
                 table = table._replace(entries=tuple(entry for entry in table.entries if entry.name != name))
             else:
                 known = table.entry(name)
-                table = self._with(table, Entry(name, row, at, 1 if known is None else known.version + 1))
+                version = 1 if known is None else known.version + 1
+                table = self._with(table, Entry(name, row, at, version, self._uid(known)))
         self._commit(table)
 
     def read_dump(self, dump: Table, *, anew: bool) -> None:
         """A dump is read into the running server: all rows are those of the dump, each of them written now (L5).
 
-        With `anew` the dump drops the table and makes it anew, which the identity tells, but for etcd and SQLite.
+        With `anew` the dump drops the table and makes it anew, which the identity tells on PostgreSQL and MariaDB.
         """
         at, now = self.table.at + 1, self.table
-        versions = {entry.name: entry.version for entry in now.entries}
-        entries = tuple(e._replace(at=at, version=1 if anew else versions.get(e.name, 0) + 1) for e in dump.entries)
+        known = {} if anew else {entry.name: entry for entry in now.entries}
+        versions = {name: entry.version for name, entry in known.items()}
+        entries = tuple(
+            e._replace(at=at, version=versions.get(e.name, 0) + 1, uid=self._uid(known.get(e.name)))
+            for e in dump.entries
+        )
         version = 1 if anew else now.genesis_version + 1
         new = now._replace(entries=entries, genesis=dump.genesis, genesis_at=at, genesis_version=version, at=at)
         self._commit(new)
-        if anew and not self.engine.by_index and not self.engine.notes:
+        if anew and self.engine.names_table:
             self._rename("table")
 
     def make_anew(self) -> None:
-        """The table was dropped; the next user makes it, unsettled (L9)."""
+        """The table was dropped; the next user makes it, unsettled (L9). Kubernetes: another cluster stands there."""
         self.empty()
-        if not self.engine.by_index and not self.engine.notes:
+        if self.engine.names_table:
             self._rename("table")
+        if self.engine.objects:
+            self._cluster += 1
+            self._cut_all()
 
     def empty(self) -> None:
-        """All rows go, the genesis row included, and the table stays: the next user makes a genesis row (L9)."""
-        genesis = Genesis(wait_max_ms=self.table.genesis.wait_max_ms, version=self._first_version())
-        self._commit(self.table._replace(entries=()))
-        self._write_genesis(genesis)
+        """All rows go, the genesis row included, and the table stays: the next user makes a genesis row (L9).
+
+        Redis: FLUSHALL, FLUSHDB, DEL, and an eviction, which takes the one hash as a whole.
+        """
+        self._commit(self.table._replace(entries=(), at=self.table.at + self.engine.objects))
+        self.lose_genesis()
+
+    def lose_genesis(self) -> None:
+        """The genesis row alone goes; the next user makes one, unsettled and with no names (L9)."""
+        if not self.engine.objects:
+            wait_max_ms = self.table.genesis.wait_max_ms
+            self._write_genesis(Genesis(wait_max_ms=wait_max_ms, version=self._first_version()))
 
     def _first_version(self) -> int:
         """Of a genesis row that is made: no two are near each other, as if drawn by chance."""
@@ -475,7 +508,27 @@ class SimStore:
 
     def promote_again(self, lost_commits: int = 0, *, ahead: int = 0) -> None:
         """It was demoted, followed another with a lag, and is the primary again: only its counters tell."""
-        self._go_back(self.earlier(lost_commits), "counters", ahead)
+        self.follow(self.earlier(lost_commits), ahead=ahead)
+
+    def follow(self, table: Table, *, ahead: int = 0) -> None:
+        """The same as `promote_again`: this is what the other one had. Redis: nobody's connection breaks (measured)."""
+        self._go_back(table, "demoted" if self.engine.by_run else "counters", ahead)
+
+    def take_over(self, table: Table, *, ahead: int = 0) -> None:
+        """The same as `fail_over`: this is what the replica had that was promoted."""
+        self._go_back(table, "promotion", ahead)
+
+    def meet_replica(self) -> None:
+        """Redis: the first replica comes, and the primary draws another master_replid. Nothing is lost."""
+        self._rename("replica")
+
+    def beside(self, lost_commits: int) -> SimStore:
+        """A replica is promoted while this one goes on: two writable copies, outside of the promise."""
+        other = copy(self)
+        other._history = deque(self._history, maxlen=self._history.maxlen)
+        other._writes += VERSIONS * VERSIONS  # what one of them draws by chance the other does not draw
+        other.fail_over(lost_commits)
+        return other
 
     def put_back(self, folder: Table, *, ahead: int = 0) -> None:
         """The data folder is put back and the server is started on it. For SQLite: the file, in place."""
@@ -515,7 +568,8 @@ class SimStore:
         self.table = table._replace(at=table.at + ahead, raft_index=table.raft_index + ahead + 1, term=table.term + 1)
         self._rename(why)
         self.up = True
-        self._cut_all()
+        if why not in STAYS:
+            self._cut_all()
 
     def _keep_history(self, table: Table) -> None:
         """What was committed after this table is lost for good: no later fault brings it back."""
@@ -527,6 +581,7 @@ class SimStore:
     def _rename(self, why: str) -> None:
         if self._renames(why):
             self._starts += 1
+            self._runs += why in RUN_ENDS
 
     def _renames(self, why: str) -> bool:  # noqa: ARG002 -- what a mutant would use
         """Every start, promotion, restore and new table is another identity (L5)."""

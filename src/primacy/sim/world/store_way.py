@@ -9,7 +9,7 @@ from primacy.election.events import Code
 from primacy.election.inputs import StoreAnswered
 from primacy.election.store import Look, ReleaseRow, StoreAnswer, StoreRequest
 from primacy.sim.facts import Kind
-from primacy.sim.world.store import Table
+from primacy.sim.world.store import SimStore, Table
 
 if TYPE_CHECKING:
     from primacy.sim.world.node import Node
@@ -33,8 +33,8 @@ class StoreWay:
 
     def _link(self, node: Node) -> int:
         """The connection on which a request leaves now: a new one after every break and every start (L5)."""
-        assert self.world.store is not None
-        made = (node.boot, self.world.store.breaks)
+        assert node.store is not None
+        made = (node.boot, node.store.breaks)
         known, number = self._links.get(node.name, (made, 1))
         if known != made:
             number = number + 1 if known[0] == node.boot else 1
@@ -50,7 +50,7 @@ class StoreWay:
     def ask(self, node: Node, number: int, request: Any) -> None:
         """The request travels, is performed atomically on arrival, and its answer travels back, or does not."""
         boot, conditions, chance = node.boot, self.world.conditions, self.world.chance
-        store = self.world.store
+        store = node.store
         assert store is not None
         link, breaks = self._link(node), store.breaks
 
@@ -62,6 +62,8 @@ class StoreWay:
         def answer(said: StoreAnswer, table: Table | None = None) -> Callable[[], None]:
             def arrive() -> None:
                 self._answer(node, boot, number, said)
+                if store is not self.world.store:
+                    return  # another one than blows are aimed at
                 if table is not None and self.aims and node.boot == boot and node.up and not node.stopped:
                     self.aims = [aim for aim in self.aims if not aim(node, request, said, table)]
 
@@ -101,7 +103,7 @@ class StoreWay:
         if node.machine is not None and node.boot == boot:
             self.world.give(node, StoreAnswered(number, answer))
 
-    def release_row(self, node: Node, token: int, successor: str) -> None:
+    def release_row(self, node: Node, store: SimStore | None, token: int, successor: str) -> None:
         """What the guard's releaser does: look, and mark the row released if it is still of this token."""
         name = self.world.lease_name
 
@@ -109,7 +111,6 @@ class StoreWay:
             if self.hangs:
                 self._held.append(arrive)
                 return
-            store = self.world.store
             if not self.up or store is None or "store" in node.cut:
                 return
             row = store.perform(Look(name)).row

@@ -69,7 +69,7 @@ class Workload:
                     self._step(vocabulary.End(term, planned))
             case OrderRelease(term, successor):
                 # On a lease, a node that lives writes the release itself, once it is told that the work is gone.
-                if self.world.store is None:
+                if self.node.store is None:
                     self._step(vocabulary.LetGo(term, successor))
         self._asked = False
 

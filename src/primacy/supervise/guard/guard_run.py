@@ -121,6 +121,8 @@ class Run:
             text, about, _, _ = self.line.recvmsg(1024, socket.CMSG_SPACE(12), socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
+        except ConnectionResetError:  # it was killed and had not read the byte that starts it
+            text, about, self.phase = b"", [], "failed"
         if text in (b"?", b"+"):
             self.command = struct.unpack("3i", about[0][2][:12])[0]  # the kernel gives the number in our namespace
         if text == b"?":
@@ -150,8 +152,11 @@ class Run:
             self.line.close()
 
     def go(self) -> None:
-        self.phase = "executing"
-        self.line.send(b"g")
+        try:
+            self.line.send(b"g")
+            self.phase = "executing"
+        except (BrokenPipeError, ConnectionResetError):  # it was killed meanwhile: its end is seen at the root
+            self.phase = "failed"
 
     def signal(self, number: int) -> None:
         """To the command itself, continued so that a stopped one can obey."""

@@ -1,5 +1,7 @@
 """`manage.py build_reports` on every machine: one of them builds, the others wait.
 
+At SIGTERM (systemd, Kubernetes) the blocks are left, an open transaction is rolled back, and the lease is released.
+
 Each report is one transaction. The guard in it refuses a process that was stopped while it led and was replaced
 meanwhile: it would otherwise go on where it was.
 """
@@ -10,15 +12,16 @@ import os
 import time
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import connection, transaction
 
-from primacy import blocking
+import primacy
+from primacy.contrib.django import only_one
 from primacy.fence import sql
 from reports.models import Report
 
 
+@only_one("reports")
 class Command(BaseCommand):
     help = "Builds reports, on one machine at a time."
 
@@ -26,14 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("--reports", type=int, default=0, help="end after so many (default: never)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with blocking.Election("reports", store=settings.LEASES, profile=settings.LEASES_PROFILE) as election:
-            for leadership in election:
-                with leadership:
-                    self.build(leadership, options["reports"])
-                    break
-
-    def build(self, leadership: blocking.Leadership, most: int) -> None:
-        done = 0
+        leadership, most, done = primacy.current(), options["reports"], 0
         while not most or done < most:
             leadership.check()
             with transaction.atomic():

@@ -1,7 +1,10 @@
 // All events of all nodes: grouped by term, searched, filtered, followed live, exported. At most a page of rows is drawn.
 
+import { here, keep } from "../address.js";
 import { h, replace, show, text } from "../dom.js";
-import { date, number, timeMs } from "../format.js";
+import { date, dayTimeMs, moment, number, zone } from "../format.js";
+import { shortNames } from "../names.js";
+import { nodeLink } from "../parts.js";
 
 export const events = { id: "events", title: "Events", build };
 
@@ -9,15 +12,16 @@ const STEP = 200;
 const LATE_MAX = 60;
 const WON = ["elected", "lease-taken"];
 const TONES = {
-  elected: "leader", "lease-taken": "leader", running: "ok", "majority-lost": "bad", "guard-lost": "bad", "lease-lost": "bad", "gave-up": "bad", stuck: "bad",
+  elected: "leader", "lease-taken": "leader", running: "follower", "majority-lost": "bad", "guard-lost": "bad", "lease-lost": "bad", "gave-up": "bad", stuck: "bad",
   "two-boots": "bad", "disk-failed": "bad", "not-started": "bad", unhealthy: "bad", "leader-silent": "warn", "leader-left": "warn", "step-down": "warn", transfer: "warn",
   stopping: "warn", paused: "warn", recovering: "warn", exited: "warn",
 };
 
 function build({ store }) {
-  const search = h("input", { type: "search", id: "event-search", placeholder: "Search the sentences", autocomplete: "off", spellcheck: "false" });
+  const search = h("input", { type: "search", id: "event-search", placeholder: "Search in what happened", autocomplete: "off", spellcheck: "false" });
   const byNode = h("select", { id: "event-node" });
   const byCode = h("select", { id: "event-code" });
+  const byTime = h("select", { id: "event-time" });
   const grouped = h("input", { type: "checkbox", id: "event-grouped", checked: true });
   const follow = h("input", { type: "checkbox", id: "event-follow", checked: true });
   const count = h("p", { class: "quiet", id: "event-count", role: "status" });
@@ -25,33 +29,70 @@ function build({ store }) {
   const more = h("button", { type: "button", class: "button", hidden: true, onclick: () => { limit += STEP; rebuild(); } }, "Show older events");
   const exporter = h("button", { type: "button", class: "button", onclick: save }, "Export JSON lines");
   const table = h("table", { class: "table events" }, h("caption", { class: "unseen" }, "Events of all nodes, newest first"),
-    h("thead", {}, h("tr", {}, ["Time", "Node", "Term", "Reason", "What happened"].map((name) => h("th", { scope: "col" }, name)))));
+    h("thead", {}, h("tr", {}, [`Time (${zone()})`, "Node", "Term", "Reason", "What happened"].map((name) => h("th", { scope: "col" }, name)))));
   const root = h("div", { class: "events-page" },
     h("section", { class: "card filters", "aria-label": "Filters" },
-      field("Search", search), field("Node", byNode), field("Reason", byCode),
+      field("Search", search), field("Node", byNode), field("Reason", byCode), field("Time", byTime),
       h("label", { class: "check" }, grouped, " Group by term"), h("label", { class: "check" }, follow, " Follow"), exporter),
     h("div", { class: "events-bar" }, count, fresh), h("div", { class: "card flush" }, table), more);
   let limit = STEP, drawn = [], bodies = new Map(), winners = new Map(), held = 0, matching = 0;
-  let nodesKnown = "", codesKnown = "";
+  let nodesKnown = "", codesKnown = "", range = { from: 0, to: 0 }, names = new Map();
 
-  for (const input of [search, byNode, byCode, grouped]) input.addEventListener("input", () => { limit = STEP; rebuild(); });
-  follow.addEventListener("input", () => { if (follow.checked) rebuild(); });
+  for (const input of [search, byNode, byCode, grouped]) input.addEventListener("input", () => { limit = STEP; remember(); rebuild(); });
+  follow.addEventListener("input", () => { remember(); if (follow.checked) rebuild(); });
+  byTime.addEventListener("input", () => { ranged(byTime.value); limit = STEP; remember(); rebuild(); });
+
+  // What is filtered stands in the address: `within` counts from now on, `from` and `to` are two moments.
+  function remember() {
+    keep({ q: search.value.trim(), node: byNode.value, code: byCode.value, within: range.within || "", from: range.from || "", to: range.to || "",
+      grouped: grouped.checked ? "" : "no", follow: follow.checked ? "" : "no" });
+  }
+
+  function ranged(value) {
+    const [from, to] = value.includes("-") ? value.split("-").map(Number) : [0, 0];
+    range = { within: value && !value.includes("-") ? Number(value) : 0, from, to };
+  }
+
+  function moved(query) {
+    const count = (name) => Math.max(0, Math.floor(Number(query.get(name)) || 0));
+    search.value = query.get("q") || "";
+    range = { within: count("within"), from: count("from"), to: count("to") };
+    times();
+    choices(query.get("node") || "", query.get("code") || "");
+    byNode.value = query.get("node") || "";
+    byCode.value = query.get("code") || "";
+    grouped.checked = query.get("grouped") !== "no";
+    follow.checked = query.get("follow") !== "no";
+  }
+
+  function times() {
+    const linked = range.from || range.to ? [[`${range.from}-${range.to}`, `${range.from ? moment(range.from) : "the beginning"} to ${range.to ? moment(range.to) : "now"}`]] : [];
+    const kinds = [["", "All"], ["60", "Last minute"], ["600", "Last 10 minutes"], ["3600", "Last hour"], ...linked];
+    if (range.within && !kinds.some(([value]) => value === String(range.within))) kinds.push([String(range.within), `Last ${number(range.within)} s`]);
+    replace(byTime, kinds.map(([value, words]) => h("option", { value }, words)));
+    byTime.value = linked.length ? linked[0][0] : range.within ? String(range.within) : "";
+  }
 
   function field(title, input) { return h("div", { class: "field" }, h("label", { for: input.id }, title), input); }
 
   function fits(row) {
     if (byNode.value && row.node !== byNode.value) return false;
     if (byCode.value && row.code !== byCode.value) return false;
+    if (range.from && row.at < range.from) return false;
+    if (range.to && row.at > range.to) return false;
+    if (range.within && row.at < store.now() - 1000 * range.within) return false;
     const wanted = search.value.trim().toLowerCase();
     return !wanted || `${row.text} ${row.code} ${row.node} term ${row.term}`.toLowerCase().includes(wanted);
   }
 
   function found() { return store.events.filter(fits); }
 
-  function choices() {
-    const names = [...new Set([...store.order, ...store.events.slice(-500).map((row) => row.node)])].sort();
-    const codes = [...new Set(store.events.map((row) => row.code))].sort();
-    if (names.join("\n") !== nodesKnown) { nodesKnown = names.join("\n"); options(byNode, "All nodes", names); }
+  // A filter of the address is offered although nothing fits it yet.
+  function choices(node, code) {
+    const all = [...new Set([...store.order, ...store.events.slice(-500).map((row) => row.node), node || byNode.value])].filter(Boolean).sort();
+    const codes = [...new Set([...store.events.map((row) => row.code), code || byCode.value])].filter(Boolean).sort();
+    names = shortNames(all, 14);
+    if (all.join("\n") !== nodesKnown) { nodesKnown = all.join("\n"); options(byNode, "All nodes", all); }
     if (codes.join("\n") !== codesKnown) { codesKnown = codes.join("\n"); options(byCode, "All reasons", codes); }
   }
 
@@ -63,7 +104,7 @@ function build({ store }) {
 
   function rowOf(row) {
     return h("tr", { data: { code: row.code, node: row.node } },
-      h("td", { class: "num when", title: date(row.at) }, timeMs(row.at)), h("td", { class: "who" }, row.node), h("td", { class: "num term" }, number(row.term)),
+      h("td", { class: "num when", title: date(row.at) }, dayTimeMs(row.at)), h("td", { class: "who" }, row.code === "lab" ? names.get(row.node) || row.node : nodeLink(row.node, names.get(row.node))), h("td", { class: "num term" }, number(row.term)),
       h("td", { class: "why" }, h("span", { class: "chip", data: { tone: TONES[row.code] || "plain" } }, row.code)), h("td", { class: "what" }, row.text));
   }
 
@@ -138,8 +179,10 @@ function build({ store }) {
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   }
 
+  moved(here().query);
   return {
     root,
+    moved(query) { moved(query); limit = STEP; rebuild(); },
     update(news) {
       if (news.whole || !drawn.length) { note(store.events); choices(); rebuild(); return; }
       if (!news.events.length) return;

@@ -1,24 +1,26 @@
 // One node at a time: readable first, its counters, and the raw document on demand.
 
+import { at, here, keep, to } from "../address.js";
 import { attr, h, keyed, replace, show, text } from "../dom.js";
-import { workloadWord, number, span, time } from "../format.js";
+import { moment, number, span } from "../format.js";
+import { shortNames } from "../names.js";
 import { card, chip, facts, holdBar } from "../parts.js";
 
 export const nodes = { id: "nodes", title: "Nodes", build };
 
 const FACTS = {
-  role: "Role", term: "Term", leader: "Believes in", token: "Token", workload: "Workload", since: "Runs since", pid: "Process",
-  containment: "Containment", health: "Health", heard: "Heard", kind: "Kind", addr: "Address", version: "Version",
+  role: "Role", term: "Term", leader: "Follows", token: "Token", workload: "Workload", since: "Runs since", pid: "Process",
+  containment: "Containment", health: "Health", heard: "Heard", kind: "Kind", addr: "Address", members: "Members", version: "Version",
 };
 const RAW_EVERY_MS = 1000;
 const NOW_ONLY = ["slots_open"]; // what is counted now, and may fall again: it has no rate
 
-let chosen = "";
-
 function build({ store }) {
+  let chosen = here().query.get("node") || "";
   const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Nodes", "aria-orientation": "vertical" });
   const state = chip();
   const title = h("h2", { class: "node-title" });
+  const its = h("a", { class: "node-more" }, "Its events");
   const wait = h("p", { class: "wait" });
   const next = h("p", { class: "next" });
   const bar = holdBar();
@@ -31,7 +33,7 @@ function build({ store }) {
   const from = h("p", { class: "quiet" });
   const raw = h("details", {}, h("summary", {}, "Raw state document"), from, pre);
   const panel = h("div", { class: "node-panel", role: "tabpanel", id: "node-panel" },
-    h("section", { class: "card" }, h("div", { class: "node-head" }, title, state.root), wait, next, holds, list.root, differs),
+    h("section", { class: "card" }, h("div", { class: "node-head" }, title, state.root, its), wait, next, holds, list.root, differs),
     count, card("", raw));
   const root = h("div", { class: "nodes" }, tabs, panel);
   let asked = 0, asking = false, closed = false, shown = "", before = { name: "", at: 0, counters: {} };
@@ -39,6 +41,7 @@ function build({ store }) {
   function choose(name, focus) {
     chosen = name;
     asked = 0;
+    keep({ node: name });
     draw();
     if (focus) { const tab = tabs.querySelector('[aria-selected="true"]'); if (tab) tab.focus(); }
   }
@@ -52,16 +55,17 @@ function build({ store }) {
   });
 
   function draw() {
-    const order = store.order;
+    const order = store.order, names = shortNames(order, 16);
     if (!order.includes(chosen)) chosen = (store.parts.job && store.parts.job.node) || order[0] || "";
     keyed(tabs, order, (name) => {
-      const small = chip();
-      const button = h("button", { type: "button", class: "tab", role: "tab", "aria-controls": "node-panel", data: { node: name }, onclick: () => choose(name, false) },
-        h("span", { class: "tab-name" }, name), small.root);
-      return { root: button, small };
+      const small = chip(), label = h("span", { class: "tab-name" });
+      const button = h("button", { type: "button", class: "tab", role: "tab", title: name, "aria-controls": "node-panel", data: { node: name }, onclick: () => choose(name, false) },
+        label, small.root);
+      return { root: button, small, label };
     }, (item, name) => {
       attr(item.root, "aria-selected", name === chosen ? "true" : "false");
       attr(item.root, "tabindex", name === chosen ? "0" : "-1");
+      text(item.label, names.get(name));
       const node = store.node(name);
       if (node) item.small.node(node);
     });
@@ -71,24 +75,26 @@ function build({ store }) {
     if (!node) return;
     text(title, `Node ${node.node}`);
     state.node(node);
+    attr(its, "href", to("events", { node: node.node }));
     show(wait, Boolean(node.trouble) || (Boolean(node.waits_for) && node.there === "here"));
     text(wait, node.trouble || (node.waits_for ? `It waits for ${node.waits_for}.` : ""));
     show(next, Boolean(node.next));
     text(next, node.next ? `Next: ${node.next}` : "");
-    show(holds, node.role === "leader");
-    const known = node.there !== "never" && node.there !== "stopped";
+    show(holds, node.hold_left_ms > 0 || node.leads);
+    const known = ["here", "silent", "frozen"].includes(node.there);
     list.set("role", known ? node.role : "");
     list.set("term", known ? number(node.term) : "");
     list.set("leader", known ? (node.leader === node.node ? "itself" : node.leader || "nobody") : "");
     list.set("token", node.token || "");
-    list.set("workload", known ? workloadWord(node) : "");
-    list.set("since", node.since_unix_ms && node.there === "here" ? `${time(node.since_unix_ms)}` : "");
+    list.set("workload", node.work);
+    list.set("since", node.since_unix_ms ? moment(node.since_unix_ms) : "");
     list.set("pid", node.pid || "");
     list.set("containment", node.containment);
     list.set("health", node.health);
     list.set("heard", node.there === "here" ? "just now" : node.there === "never" ? "never" : node.silent_s ? `${span(node.silent_s * 1000)} ago` : node.there);
     list.set("kind", node.kind);
     list.set("addr", node.addr);
+    list.set("members", node.members_version ? `version ${number(node.members_version)}` : "");
     list.set("version", node.version);
     const marks = ((store.parts.config || {}).differs || []).filter((mark) => mark.of[node.node]);
     show(differs, marks.length > 0);
@@ -100,10 +106,10 @@ function build({ store }) {
     asking = true;
     const name = chosen;
     try {
-      const answer = await fetch(`/dashboard/node?node=${encodeURIComponent(name)}`, { cache: "no-store" });
+      const answer = await fetch(at("/dashboard/node", { node: name }), { cache: "no-store" });
       const said = await answer.json();
       if (answer.ok && name === chosen && !closed) rawDrawn(name, said);
-    } catch (error) { /* the server is gone; the banner says so */ }
+    } catch { /* the server is gone; the banner says so */ }
     asking = false;
   }
 
@@ -132,6 +138,7 @@ function build({ store }) {
   show(count, false);
   return {
     root,
+    moved(query) { const name = query.get("node"); if (name && name !== chosen) { chosen = name; asked = 0; draw(); } },
     update() { draw(); },
     tick(now) {
       if (!holds.hidden) bar.draw(store.holdLeft(chosen), store.parts.head, now);

@@ -1,8 +1,12 @@
-// Is the job running, where, since when, for how much longer is that promised, and what changed last.
+// Is the command running, where, since when, for how much longer is that promised, and what changed last.
 
+import { to } from "../address.js";
 import { attr, h, keyed, replace, show, text } from "../dom.js";
-import { ACTING, workloadWord, ms, number, span, time, timeMs, took } from "../format.js";
-import { card, chip, facts, holdBar } from "../parts.js";
+import { TONES, moment, ms, number, span, timeMs, took, zone } from "../format.js";
+import { shortNames } from "../names.js";
+import { card, chip, facts, holdBar, nodeLink } from "../parts.js";
+
+const NAME_CHARS = 24;
 
 export const overview = { id: "overview", title: "Overview", build };
 
@@ -19,7 +23,7 @@ function build({ store }) {
   const all = [job, change, promise, people, chain, config];
   return {
     root,
-    update(news) { for (const each of all) each.update(news); },
+    update() { for (const each of all) each.update(); },
     tick(now) { job.tick(now); change.tick(now); },
   };
 }
@@ -31,21 +35,24 @@ function hero(store) {
   const bar = holdBar();
   const hold = h("div", { class: "hero-hold" }, h("div", { class: "label" }, "Hold left"), bar.root);
   const list = facts({ token: "Token", term: "Term", pid: "Process", containment: "Containment" });
-  const root = h("section", { class: "card hero", "aria-label": "The job" },
+  const root = h("section", { class: "card hero", "aria-label": "The command" },
     h("div", { class: "hero-head" }, light, h("div", {}, title, since)),
     hold, list.root);
   let second = 0;
   const age = () => {
     const it = store.parts.job;
-    text(since, it && it.since_unix_ms ? `since ${time(it.since_unix_ms)}, for ${span(store.now() - it.since_unix_ms)}` : it && it.node ? "not running yet" : "the job is not running anywhere that is seen from here");
+    if (!it) return;
+    if (!store.connected) { text(since, "as it was last seen"); return; }
+    const began = it.since_unix_ms ? `since ${moment(it.since_unix_ms)}` : "";
+    text(since, it.acts === "acts" && began ? `${began}, for ${span(store.now() - it.since_unix_ms)}` : it.acts === "unknown" ? `It ran ${began || "before"}. Its hold runs out; until then the command may still live.` : "");
   };
   return {
     root,
     update() {
       const it = store.parts.job;
       if (!it) { text(title, "Waiting for the first answer"); return; }
-      attr(root, "data-level", it.level);
-      text(title, it.text);
+      attr(root, "data-level", store.connected ? it.level : "unknown");
+      text(title, store.connected ? it.text : `Not known any more. Before: ${it.text}`);
       show(hold, (store.parts.head || {}).at_most_one !== false);
       age();
       list.set("token", it.token || "");
@@ -62,29 +69,33 @@ function hero(store) {
 }
 
 function lastChange(store) {
-  const said = h("p", { class: "change-text" });
+  const said = h("a", { class: "change-text" });
   const why = h("p", { class: "change-why" });
+  const asked = h("p", { class: "change-why" });
   const when = h("p", { class: "quiet" });
   const steps = h("ol", { class: "steps" });
-  const root = card("Last change", said, why, when, steps);
+  const root = card("Last change", said, why, asked, when, steps);
   let second = 0, drawn = "";
   const age = () => {
     const it = store.parts.change;
-    text(when, it ? `${timeMs(it.at_unix_ms)}, ${span(store.now() - it.at_unix_ms)} ago${it.gap_ms !== null ? `; for ${ms(it.gap_ms)} nothing ran` : ""}` : "");
+    text(when, it ? `${moment(it.at_unix_ms)}${store.connected ? `, ${span(store.now() - it.at_unix_ms)} ago` : ""}${it.gap ? `; ${it.gap}` : ""}` : "");
   };
   return {
     root,
     update() {
       const it = store.parts.change;
       text(said, it ? it.text : "Nobody was seen to take the role yet.");
+      attr(said, "href", it ? to("events", { from: it.at_unix_ms - 5000, to: it.ends_unix_ms + 1000 }) : null);
       show(why, Boolean(it && it.because));
       text(why, it && it.because ? `because: ${it.because}` : "");
+      show(asked, Boolean(it && it.asked));
+      text(asked, it && it.asked ? `a person did: ${it.asked}` : "");
       age();
       const key = JSON.stringify(it ? it.steps : []);
       if (key === drawn) return;
       drawn = key;
-      replace(steps, it ? it.steps.map((step) => h("li", {},
-        h("span", { class: "step-after" }, took(step.after_ms)), h("span", { class: "step-text" }, !step.text.startsWith(`${step.node} `) && h("b", {}, `${step.node}: `), step.text))) : []);
+      replace(steps, it ? it.steps.map((step) => h("li", { data: { code: step.code } },
+        h("span", { class: "step-after" }, took(step.after_ms)), h("span", { class: "step-text" }, !step.text.startsWith(`${step.node} `) && step.code !== "lab" && h("b", {}, `${step.node}: `), step.text))) : []);
     },
     tick(now) { if (now - second > 1000) { second = now; age(); } },
   };
@@ -93,9 +104,9 @@ function lastChange(store) {
 function contract(store) {
   const margin = h("p", { class: "big" });
   const says = h("p", { class: "quiet" });
-  const list = facts({ latest_stop_ms: "Old work dead, latest", earliest_start_ms: "New work starts, earliest", failover_expected_ms: "Failover, expected", failover_worst_ms: "Failover, slowest", release_expected_ms: "After a clean release", tolerated_stall_ms: "Stall tolerated" });
+  const list = facts({ latest_stop_ms: "Old command ended by", earliest_start_ms: "New command starts after", failover_expected_ms: "Failover, expected", failover_worst_ms: "Failover, slowest", release_expected_ms: "After a clean release", tolerated_stall_ms: "Stall tolerated" });
   const line = h("div", { class: "contract-line", "aria-hidden": "true" });
-  const root = card("Margin of the contract", margin, says, line, list.root);
+  const root = card("Time between two holders, at least", margin, says, line, list.root);
   let drawn = "";
   return {
     root,
@@ -104,7 +115,7 @@ function contract(store) {
       show(list.root, Boolean(it));
       show(line, Boolean(it));
       text(margin, it ? ms(it.margin_ms) : "–");
-      text(says, it ? "between the latest end of the old holder's work and the earliest start of the new one's, on the worst clocks" : "This strategy or this node states no times.");
+      text(says, it ? "from the latest end of the old holder's command to the earliest start of the new one's, with the worst clocks that are allowed" : "This strategy or this node states no times.");
       if (!it) return;
       for (const name of Object.keys(list.at)) list.set(name, ms(it[name]));
       const key = JSON.stringify(it);
@@ -121,23 +132,34 @@ function contract(store) {
 
 function health(store) {
   const body = h("tbody");
+  const members = h("p", { class: "quiet members" });
+  const change = h("p", { class: "wait members-change" });
   const root = card("Nodes", h("div", { class: "scroll" }, h("table", { class: "table" },
-    h("thead", {}, h("tr", {}, ["Node", "Role", "Follows", "Workload", "Health"].map((name) => h("th", { scope: "col", class: name === "Follows" ? "wide-only" : null }, name)))), body)));
+    h("thead", {}, h("tr", {}, ["Node", "Role", "Follows", "Workload", "Health"].map((name) => h("th", { scope: "col", class: name === "Follows" ? "wide-only" : null }, name)))), body)), members, change);
   return {
     root,
     update() {
+      const belong = store.parts.members;
+      show(members, Boolean(belong));
+      text(members, belong ? `Version ${number(belong.version)} of the members.` : "");
+      const said = belong ? [belong.waits_for && `A change of the members is on its way: it waits for ${belong.waits_for}.`,
+        belong.untold.length && `${belong.untold.join(", ")} ${belong.untold.length > 1 ? "were" : "was"} removed and not told: keep off.`] : [];
+      show(change, said.some(Boolean));
+      text(change, said.filter(Boolean).join(" "));
+      const names = shortNames(store.order, NAME_CHARS);
       keyed(body, store.order, (name) => {
-        const role = chip(), follows = h("td", { class: "wide-only" }), workload = h("td"), well = h("td");
-        return { role, follows, workload, well, root: h("tr", { data: { node: name } }, h("th", { scope: "row" }, name), h("td", {}, role.root), follows, workload, well) };
+        const link = nodeLink(name), role = chip(), follows = h("td", { class: "wide-only" }), workload = h("td"), well = h("td");
+        return { link, role, follows, workload, well, root: h("tr", { data: { node: name } }, h("th", { scope: "row" }, link), h("td", {}, role.root), follows, workload, well) };
       }, (item, name) => {
         const node = store.node(name);
         if (!node) return;
         item.role.node(node);
         const here = node.there === "here";
-        text(item.follows, here ? (node.leader ? (node.leader === name ? "itself" : node.leader) : "nobody") : "–");
-        text(item.workload, here ? workloadWord(node) : "–");
-        attr(item.workload, "data-tone", here && ACTING.includes(node.workload) ? "ok" : null);
-        text(item.well, here ? node.health || "–" : "–");
+        text(item.link, names.get(name));
+        text(item.follows, here ? (node.leader ? (node.leader === name ? "itself" : names.get(node.leader) || node.leader) : "nobody") : "–");
+        text(item.workload, node.work);
+        attr(item.workload, "data-tone", TONES[node.acts] || null);
+        text(item.well, here ? node.health || "–" : "not known");
         attr(item.well, "data-tone", here && node.health && node.health !== "ok" ? "bad" : null);
       });
     },
@@ -148,7 +170,7 @@ function signatures(store) {
   const list = h("tbody");
   const sum = h("p", { class: "quiet" });
   const root = card("Signatures at the chain", sum, h("div", { class: "scroll" }, h("table", { class: "table signatures" },
-    h("thead", {}, h("tr", {}, ["Height", "Node", "Token", "Gap", "Time"].map((name) => h("th", { scope: "col", class: name === "Gap" ? "wide-only" : null }, name)))), list)));
+    h("thead", {}, h("tr", {}, ["Height", "Node", "Token", "Gap", "Time"].map((name) => h("th", { scope: "col", class: name === "Gap" || name === "Token" ? "wide-only" : null }, name)))), list)));
   let drawn = "";
   return {
     root,
@@ -156,13 +178,14 @@ function signatures(store) {
       const it = store.parts.chain;
       show(root, Boolean(it));
       if (!it) return;
-      text(sum, `${number(it.count)} recorded, ${it.double_signatures ? `${number(it.double_signatures)} proofs of two signers at once` : "never two signers at once"}.`);
+      text(sum, `${number(it.count)} recorded, ${it.double_signatures ? `two signers at once: ${it.double_signatures === 1 ? "once" : `${number(it.double_signatures)} times`}` : "never two signers at once"}. Times in ${zone()}.`);
       attr(sum, "data-tone", it.double_signatures ? "bad" : null);
       const key = JSON.stringify(it.newest);
       if (key === drawn) return;
       drawn = key;
+      const names = shortNames([...new Set([...store.order, ...it.newest.map((row) => row.node)])], 14);
       replace(list, it.newest.map((row) => h("tr", {},
-        h("td", { class: "num" }, number(row.height)), h("td", {}, row.node), h("td", { class: "mono" }, row.token), h("td", { class: "num wide-only" }, ms(row.gap_ms)), h("td", { class: "num" }, timeMs(row.at_unix_ms)))));
+        h("td", { class: "num" }, number(row.height)), h("td", {}, nodeLink(row.node, names.get(row.node))), h("td", { class: "mono wide-only" }, row.token), h("td", { class: "num wide-only" }, ms(row.gap_ms)), h("td", { class: "num", title: moment(row.at_unix_ms) }, timeMs(row.at_unix_ms)))));
     },
   };
 }
