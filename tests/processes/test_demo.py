@@ -21,14 +21,15 @@ from rich.console import Console
 from primacy.cli import demo as command
 from primacy.cli import main as entry
 from primacy.errors import PrimacyError, Refused
-from primacy.lab import ledger, tour
+from primacy.lab import ledger, temporary, tour
 from primacy.lab.bound_process import Held, children, ended
 from primacy.lab.cluster import Lab
+from primacy.lab.place import LOCK, TEMPORARY, LabFolder
 from primacy.lab.screen import lines, strip
 
 pytestmark = pytest.mark.beside(order=110)
 
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 SCENES = (
     "a stopped node",
     "a killed agent",
@@ -177,7 +178,9 @@ def test_exit_1_and_the_logs_are_kept_if_the_chain_saw_two_at_once(
     assert said.code == 1
     assert "DOUBLE SIGNATURE: z (token 1, run 1) begins after" in said.out
     assert "the logs are kept in" in said.out
-    assert len(list(tmp_path.iterdir())) == 1
+    (kept,) = tmp_path.iterdir()
+    assert (kept / "logs").is_dir()
+    assert not (kept / TEMPORARY).exists(), "nobody may remove it"
 
 
 @pytest.mark.parametrize(
@@ -208,6 +211,80 @@ def test_the_usual_folder_is_used_if_it_is_free_and_ours(tmp_path: Path, monkeyp
     usual.chmod(0o755)
     assert command._where(None)[0] != usual
     assert command._where("mine") == (Path("mine").absolute(), False)
+
+
+# --- what an earlier one left -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The temporary folder, in which another lab has the usual place."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Lab(command._where(None)[0], 1):
+        yield tmp_path
+
+
+def left_behind(temp: Path) -> list[Path]:
+    return sorted(temp.glob(f"{temporary.PREFIX}*"))
+
+
+def test_the_next_demo_removes_what_a_killed_one_left_once_it_is_dead(temp: Path) -> None:
+    terminal = Terminal(temp, "--profile", "lab", "--nodes", "3")
+    try:
+        terminal.until("All is well.")
+        terminal.held.take_tree(terminal.pid)
+        (folder,) = left_behind(temp)
+        temporary.sweep()
+        assert (folder / LOCK).exists(), "it lives"
+        os.kill(terminal.pid, signal.SIGKILL)
+        os.waitpid(terminal.pid, 0)
+        terminal.nothing_left()
+        assert left_behind(temp) == [folder]
+        new, is_ours = command._where(None)
+        assert is_ours
+        assert left_behind(temp) == [new]
+    finally:
+        os.close(terminal.fd)
+        terminal.held.send(signal.SIGKILL)
+        terminal.held.close()
+
+
+def test_nothing_else_is_removed(temp: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Neither what has no mark (it starts just now, or is kept), nor what others may change, nor what a link leads
+    to."""
+    unmarked, is_open, elsewhere, begun = (temporary.new_temporary() for _ in range(4))
+    for folder in (is_open, elsewhere):
+        write_marked(folder)
+    is_open.chmod(0o755)
+    theirs = elsewhere.rename(tmp_path_factory.mktemp("elsewhere") / "theirs")
+    elsewhere.symlink_to(theirs)
+    write_marked(begun)
+    (begun / TEMPORARY).unlink()
+    (begun / TEMPORARY).symlink_to(theirs / TEMPORARY)
+    before = left_behind(temp)
+    temporary.sweep()
+    assert left_behind(temp) == before == sorted((unmarked, is_open, elsewhere, begun))
+    assert (theirs / "logs" / "a.log").exists()
+
+
+def test_what_a_link_in_it_leads_to_is_left_alone(temp: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder, theirs = temporary.new_temporary(), tmp_path_factory.mktemp("theirs")
+    write_marked(folder)
+    (theirs / "file").touch()
+    for place in (folder, folder / "logs"):
+        (place / "link").symlink_to(theirs)
+    temporary.sweep()
+    assert left_behind(temp) == []
+    assert (theirs / "file").exists()
+
+
+def write_marked(folder: Path) -> None:
+    """As a demo that was killed leaves it."""
+    made = LabFolder(folder)
+    temporary.mark(made.folder)
+    (folder / "logs").mkdir()
+    (folder / "logs" / "a.log").touch()
+    made.close()
 
 
 # --- in a terminal ----------------------------------------------------------------------------------------------------
@@ -275,13 +352,21 @@ def test_keys_break_it_and_ctrl_c_cleans_up(terminal: Terminal, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_closed_terminal_ends_all_of_it(terminal: Terminal) -> None:
+@pytest.mark.parametrize("is_usual", [True, False], ids=["in the usual folder", "in one of its own"])
+def test_a_closed_terminal_ends_all_of_it(is_usual: bool, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Its folder goes with the next demo at the latest."""
+    if not is_usual:
+        request.getfixturevalue("temp")
+    terminal = request.getfixturevalue("terminal")
     terminal.until("All is well.")
     terminal.held.take_tree(terminal.pid)
     assert len(terminal.held.handles) >= 3 * 2 + 1
+    assert len(left_behind(tmp_path)) == (not is_usual)
     os.close(terminal.fd)
     os.waitpid(terminal.pid, 0)
     terminal.nothing_left()
+    temporary.sweep()
+    assert left_behind(tmp_path) == []
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------

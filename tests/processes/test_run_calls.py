@@ -24,7 +24,7 @@ from primacy.settings import of_mapping
 from primacy.settings.schema import Settings
 from primacy.settings.schema_work import Run
 from primacy.supervise.child import ORDER_BYTES_MAX, child_of, told
-from primacy.supervise.lease_file import lease_folder
+from primacy.supervise.lease_folder import lease_folder
 from primacy.supervise.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX, STEADY_MS
 from primacy.supervise.vocabulary import Happened, Note
 from tests.support.run_process import Start, start
@@ -141,22 +141,22 @@ def test_no_test_sees_the_state_of_the_system_or_of_the_user() -> None:
 
 def test_the_lease_stands_beside_the_state_where_there_is_no_other_place(tmp_path: Path) -> None:
     uid = os.geteuid() or 7
-    assert lease_folder("/state", {}, uid) == "/state"
-    assert lease_folder("/state", {"XDG_RUNTIME_DIR": "/nowhere"}, uid) == "/state"
+    assert lease_folder("/state", {}, uid).path == "/state"
+    assert lease_folder("/state", {"XDG_RUNTIME_DIR": "/nowhere"}, uid).path == "/state"
     (tmp_path / "primacy").mkdir(mode=0o777)
     (tmp_path / "primacy").chmod(0o777)
-    assert lease_folder("/state", {"XDG_RUNTIME_DIR": str(tmp_path)}, uid) == "/state"
+    assert lease_folder("/state", {"XDG_RUNTIME_DIR": str(tmp_path)}, uid).path == "/state"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the system's folders are root's")
 def test_the_lease_of_root_is_not_on_a_disk_if_there_is_memory(tmp_path: Path) -> None:
-    folder = Path(lease_folder(str(tmp_path), {}, 0))
+    folder = lease_folder(str(tmp_path), {}, 0)
     try:
         mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
         memory = [base for base in ("/run", "/dev/shm") if [base, "tmpfs"] in mounts]
-        assert str(folder.parents[1]) == (memory or ["/run"])[0]
+        assert str(Path(folder.path).parents[1]) == (memory or ["/run"])[0]
     finally:
-        folder.rmdir()
+        folder.close()
 
 
 def test_a_reader_that_stopped_reading_does_not_stop_the_log() -> None:

@@ -24,6 +24,7 @@ from primacy.agent.hosted import ElectionLog, HostedControl, HostedElection, NoP
 from primacy.agent.lifecycle import SAY_AGAIN_MS, Agent, Plan
 from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
+from primacy.agent.performer import sweep_lease_folders
 from primacy.agent.placing import Placing
 from primacy.agent.shared import Shared
 from primacy.agent.signals import EndSignals, take_turn
@@ -174,6 +175,7 @@ class ManyAgent:
             if signals.exit_code is not None:
                 return signals.exit_code
             asyncio.get_running_loop().set_exception_handler(self._broken)
+            sweep_lease_folders(self.plan.clock)
             return await self._live(folder, signals, Supervisor(notifier))
 
     async def _live(self, folder: Folder, signals: EndSignals, supervisor: Supervisor) -> int:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
+from functools import partial
 
 from primacy.agent.assemble import holding_times
 from primacy.agent.chosen import Place
 from primacy.agent.peers import Peers
+from primacy.control.disk_thread import DiskThread
+from primacy.errors import Later
 from primacy.node.clock import Clock
 from primacy.settings.loading import containment_required
 from primacy.settings.schema import Settings
 from primacy.supervise.child import Child
 from primacy.supervise.gate import Gate, Rule
-from primacy.supervise.lease_file import LeaseFile, lease_folder
+from primacy.supervise.lease_file import LeaseFile
+from primacy.supervise.lease_folder import lease_folder, sweep
 from primacy.supervise.machine import Policy, Restart, Watchdog
 from primacy.supervise.process_workload import ProcessWorkload, Reserve, Rights
 from primacy.supervise.start_gate import StartGate, Told
@@ -23,6 +28,15 @@ from primacy.supervise.workload import HostedWorkload, Spans, Workload, Workload
 def gate_of(settings: Settings, node: str, clock: Clock, cwd: str, told: Told) -> StartGate:
     rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
     return StartGate(Gate(holding_times(settings), rule, node), clock, settings.run.fence_command, cwd, told)
+
+
+def sweep_lease_folders(clock: Clock) -> None:
+    """Once for each agent that starts: what killed ones left is removed. Nobody waits for it, for it may be on a disk
+    that hangs."""
+    thread = DiskThread("primacy-sweep")
+    with contextlib.suppress(Later):
+        thread.ask(partial(sweep, dict(os.environ), os.geteuid(), clock))
+    thread.end()
 
 
 def guarded_workload(

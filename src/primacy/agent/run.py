@@ -13,6 +13,7 @@ import sys
 from primacy.agent.chosen import take_place
 from primacy.agent.lifecycle import Agent, Plan
 from primacy.agent.notify import Notifier
+from primacy.agent.performer import sweep_lease_folders
 from primacy.agent.signals import EndSignals, take_turn
 from primacy.agent.state import open_state, owner_of
 from primacy.errors import CannotHere, InUse
@@ -51,6 +52,7 @@ async def _run_agent(plan: Plan, signals: EndSignals) -> int:
         await take_turn(lock, f"election {plan.settings.election.name}", plan.log, signals, notifier)
         if signals.exit_code is not None:
             return signals.exit_code
+        sweep_lease_folders(plan.clock)
         agent = Agent(plan, take_place(plan.settings, folder, plan.log), signals, notifier)
         try:
             return await agent.live()

@@ -9,7 +9,6 @@ import select
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,16 +114,19 @@ def demo(
         raise UsageError(f"--seconds {seconds:g}: more than 0, at most {SECONDS_MOST}")
     terminal = sys.stdout.isatty() and not as_json
     chosen = scenario or ("calm" if terminal else "tour")
+    from primacy.lab.temporary import keep
+
     where, is_ours = _where(folder)
     show = Screen(where) if terminal else Plain(quiet=as_json)
     page = None if tui else DemoPage(open_browser=terminal and not no_browser)
-    result = _play(where, nodes, profile, chosen, seconds, show, page)
+    result = _play(where, is_ours, nodes, profile, chosen, seconds, show, page)
     if as_json:
         print_json(result)
     else:
         for line in _summary(result):
             say(line)
     if result["overlaps"]:
+        keep(where)
         say(f"the logs are kept in {where}/logs")
         return EXIT_DOUBLE
     if is_ours:
@@ -133,16 +135,20 @@ def demo(
 
 
 def _where(folder: str | None) -> tuple[Path, bool]:
-    """The folder, and whether it is ours to remove. The lab's own if it is free: then `primacy lab` needs no --dir."""
-    from primacy.lab.place import default_folder, holder_of
+    """The folder, and whether it is ours to remove. The lab's own if it is free: then `primacy lab` needs no --dir.
 
+    What earlier demos of this user could not remove goes first."""
+    from primacy.lab.place import default_folder, holder_of
+    from primacy.lab.temporary import new_temporary, sweep
+
+    sweep()
     if folder is not None:
         return Path(folder).absolute(), False
     usual = default_folder()
     with contextlib.suppress(CannotHere):  # somebody else's, or open to others
         if holder_of(usual) is None:
             return usual, True
-    return Path(tempfile.mkdtemp(prefix="primacy-demo-")), True
+    return new_temporary(), True
 
 
 class DemoPage(NamedTuple):
@@ -170,15 +176,25 @@ class DemoPage(NamedTuple):
 
 
 def _play(
-    where: Path, nodes: int, profile: str, chosen: str, seconds: float | None, show: Show, page: DemoPage | None
+    where: Path,
+    is_ours: bool,
+    nodes: int,
+    profile: str,
+    chosen: str,
+    seconds: float | None,
+    show: Show,
+    page: DemoPage | None,
 ) -> dict[str, Any]:
     from primacy.lab.supervisor import Ended, Supervisor
+    from primacy.lab.temporary import mark
     from primacy.lab.tour import DemoScript
 
     began_s = time.monotonic()
     number = 0
     failovers: list[Failover] = []
     up = Supervisor(where, nodes, profile, (), show.line)
+    if is_ours:
+        mark(up.lab.place.folder)
     try:
         with show.open(up, f"{nodes} real nodes, raft, profile {profile}"), up:
             if seconds is not None:

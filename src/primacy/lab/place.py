@@ -26,7 +26,9 @@ LOCK = "agent.lock"
 """As in a node's folder: who holds it, holds the lab. It is also how a folder is known to be a lab's."""
 BALLOT = "ballot"
 """Where this stands a node keeps what it must not forget."""
-MADE = (FILE, SECRET, NODES, LOGS, RUN, STORE, "events.jsonl", "control.json", "control.key")
+TEMPORARY = "temporary"
+"""Stands in the folder of a demo that removes it at its end (`temporary.py`)."""
+MADE = (FILE, SECRET, NODES, LOGS, RUN, STORE, "events.jsonl", "control.json", "control.key", TEMPORARY)
 """What a lab makes, and what the next one in the same folder removes."""
 NODES_MAX = 25
 

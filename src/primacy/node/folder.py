@@ -22,11 +22,12 @@ OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
 class Folder:
     """An open private folder. Names are plain names inside it, never paths."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, *, make: bool = True) -> None:
         """Makes it, and the ones above it, if they are not there. Raises `CannotHere` if it is not safe."""
         self.where = os.path.abspath(where)
         try:
-            _make(self.where)
+            if make:
+                _make(self.where)
             self.handle = os.open(self.where, os.O_RDONLY | os.O_DIRECTORY | OPEN)
         except OSError as error:
             raise CannotHere(_refusal(self.where, error)) from None
