@@ -124,6 +124,24 @@ def test_R_the_overview_shows_the_version_of_the_members_and_a_change_on_its_way
     tab.close()
 
 
+def test_R_the_page_of_a_node_shows_that_its_file_differs_from_the_members(
+    browser: Browser, feed: Feed, board: Served
+) -> None:
+    tab = Tab(browser, board.url)
+    page = tab.open("nodes")
+    expect(page, ".node-title", "Node a")
+    assert not page.locator(".members-file").is_visible()
+    said = "the file names a,b,c; the members (version 4) are a,b,c,d (d is not in the file): primacy members apply"
+    feed.members = {"term": 7, "version": 4, "waits_for": None, "removed_untold": [], "file": said}
+    expect(page, ".members-file", f"^{re.escape(said)}$")
+    assert overflow(page) <= 0
+    feed.members = {**feed.members, "file": None}
+    expect(page, ".members-file", "^$")
+    assert not page.locator(".members-file").is_visible()
+    assert tab.said == []
+    tab.close()
+
+
 def test_the_overview_says_where_the_job_runs_and_what_changed_last(browser: Browser, lab_board: Served) -> None:
     tab = Tab(browser, lab_board.url)
     page = tab.open()

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from primacy.cli.status import lines
 from primacy.control import earlier
+from primacy.control.document import cluster_document
 from primacy.dashboard.change import last_change
 from primacy.dashboard.claims import Claims
 from primacy.dashboard.hub import FRAMES_MAX, QUIET_MS, Hub
@@ -18,7 +20,8 @@ from primacy.dashboard.plan import plan_of, plan_of_profile
 from primacy.dashboard.record import Record
 from primacy.dashboard.rows import Chain, Cluster, Lab, LabNode, Row, Said, chain_of, cluster_of, event_row, lab_of
 from primacy.dashboard.view import view
-from primacy.election.model import DOUBLED
+from primacy.election.model import DOUBLED, Member, MembersId, Register
+from tests.support.control_harness import node_status
 
 LEADER = Said(
     node="a",
@@ -278,6 +281,26 @@ def test_R_the_newest_members_are_shown_and_a_change_that_is_on_its_way() -> Non
     assert shown["node:a"]["members_version"] == 7
     gone = view(Known(10_000, (Read("x", old, 9_900), Read("y", new, 9_900, 1, "gone")), plan=PLAN))
     assert gone["members"]["version"] == 6
+
+
+def test_R_a_file_that_differs_from_the_members_is_said_of_its_node_as_status_says_it() -> None:
+    """Each node knows its own file only; one that gives no answer says nothing of it any more."""
+    voters = tuple(Member(name, address=f"h:{at}") for at, name in enumerate("abcd", 1))
+    told = node_status()._replace(register=Register(MembersId(2, 7), voters))
+    document = cluster_document(told)
+    said = document["members"]["file"]
+    assert said.startswith("the file names a,b,c,w; the members (version 7) are a,b,c,d (")
+    assert said.endswith("to write the members into it: primacy members export")
+    state = {"members": document["members"], "rows": [], "acting": [], "alerts": [], "waits_for": "", "leader": "a"}
+    state |= {"cluster": "billing", "election": "main", "strategy": "raft", "mode": "automatic", "node": "a"}
+    state |= {"workload": {"kind": "process"}}
+    assert said in lines(state, verbose=False)
+    same = cluster_of({**document, "seen_from": "b", "members": {**document["members"], "file": None}})
+    reads = (Read("x", cluster_of(document), 9_900), Read("y", same, 9_900))
+    shown = view(Known(10_000, reads, plan=PLAN))
+    assert [shown[f"node:{name}"]["file_differs"] for name in "abc"] == [said, "", ""]
+    gone = view(Known(10_000, (reads[0]._replace(error="gone"), reads[1]), plan=PLAN))
+    assert gone["node:a"]["file_differs"] == ""
 
 
 def test_links_are_open_cut_or_one_way_by_what_the_nodes_say() -> None:

@@ -10,13 +10,17 @@ from prometheus_client.registry import Collector
 
 from primacy import __version__
 from primacy.control import NodeStatus
-from primacy.control.cluster import alerts, heard_ms, known_nodes
+from primacy.control.cluster import FRESH_MS, alerts, heard_ms, known_nodes
 from primacy.control.document import acts_as_leader
-from primacy.control.summary import ROLES, STATES
+from primacy.control.summary import CONTAINMENTS, ROLES, STATES
+from primacy.election.model import Kind
+from primacy.settings.checks import base_strategy
 
 MS_PER_S = 1_000
-NOW_ONLY = ("slots_open",)
-"""Of the counters: what may fall again."""
+NOW_ONLY = ("slots_open", "store_trip_ms", "store_trip_max_ms")
+"""Of the counters: what is no count, or may fall again."""
+STORE_TIMES = {"trip": "How long the newest round to the store took.", "trip_max": "The slowest of them."}
+NO_CONTAINMENT = "none"
 
 
 def exposition(statuses: Sequence[NodeStatus]) -> bytes:
@@ -66,6 +70,10 @@ class _Collector(Collector):
         yield _gauge("primacy_token", "Its fencing token; 0 if it does not lead.", view.token)
         yield _gauge("primacy_hold_left_seconds", "How long its hold lasts.", view.hold_left_ms / MS_PER_S)
         yield _gauge("primacy_healthy", "0 if a health probe fails.", int(status.health == "ok"))
+        levels = tuple(level or NO_CONTAINMENT for level in CONTAINMENTS)
+        level = status.workload.containment or NO_CONTAINMENT
+        yield _one_of("primacy_containment", "1 for how firmly the command is held here.", "level", levels, level)
+        yield from _quorum(status)
         yield _gauge(
             "primacy_alerts", "Sentences that an operator should read now: primacy status.", len(alerts(status))
         )
@@ -95,6 +103,9 @@ class _Collector(Collector):
             family.add_metric([kind.removeprefix("store_").removeprefix("slots_")], count)
         yield datagrams
         yield store
+        for kind, text in STORE_TIMES.items():
+            if (time_ms := status.counters.get(f"store_{kind}_ms")) is not None:
+                yield _gauge(f"primacy_store_{kind}_seconds", text, time_ms / MS_PER_S)
         if status.workload.kind == "slots":
             yield slots
             open_now = status.counters.get("slots_open", 0)
@@ -104,6 +115,28 @@ class _Collector(Collector):
             (name,): age_ms / MS_PER_S for name in names if (age_ms := heard_ms(status, name)) is not None
         }
         yield _labelled("primacy_heard_seconds", "Since another node was heard; none if never.", ages, ("node",))
+
+
+def _quorum(status: NodeStatus) -> Iterator[Metric]:
+    """Of those that vote: how many there are, how many this node hears, itself included, and how many are needed."""
+    voters = [name for name, kind in known_nodes(status) if kind != Kind.OBSERVER]
+    heard = [name for name in voters if name == status.node or _is_heard(status, name)]
+    yield _gauge("primacy_voters", "Nodes that vote, as far as this one knows them.", len(voters))
+    yield _gauge("primacy_voters_heard", "Those that it heard in the last 5 s, itself included.", len(heard))
+    yield _gauge("primacy_quorum", "How many of them a leader needs; 1 without a majority.", _needed(status, voters))
+
+
+def _is_heard(status: NodeStatus, name: str) -> bool:
+    age_ms = heard_ms(status, name)
+    return age_ms is not None and age_ms <= FRESH_MS
+
+
+def _needed(status: NodeStatus, voters: Sequence[str]) -> int:
+    """While the voters change: as many as the larger of both majorities, the least that can suffice."""
+    if base_strategy(status.settings.election.strategy) != "raft":
+        return 1
+    halves = status.register.halves if status.register is not None else (voters,)
+    return max(len(half) // 2 + 1 for half in halves)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

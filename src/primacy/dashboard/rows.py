@@ -15,6 +15,8 @@ from primacy.dashboard import NODES_MAX
 
 NAME_CHARS_MAX = 80
 TEXT_CHARS_MAX = 500
+FILE_CHARS_MAX = 2_000
+"""A sentence that names all members, and those of the file; its end is the remedy."""
 ALERTS_MAX = 16
 SIGNATURES_MAX = 50
 AUDITED_MAX = 500
@@ -84,6 +86,8 @@ class Members(NamedTuple):
     waits_for: str = ""
     untold: tuple[str, ...] = ()
     """Who was removed and does not know it."""
+    file: str = ""
+    """How this node's file differs from them, and what to do; empty if it does not."""
 
 
 class Cluster(NamedTuple):
@@ -217,7 +221,8 @@ def _members(found: Mapping[str, Any]) -> Members | None:
     if not version:
         return None
     names = tuple(text_of(name, NAME_CHARS_MAX) for name in list_of(found.get("removed_untold"), NODES_MAX))
-    return Members(number_of(found.get("term")), version, text_of(found.get("waits_for")), names)
+    file = text_of(found.get("file"), FILE_CHARS_MAX)
+    return Members(number_of(found.get("term")), version, text_of(found.get("waits_for")), names, file)
 
 
 def _said(raw: object) -> Said | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from primacy.control.acting import Acting, Rules, Statement, rules_of, shown_as
+from primacy.control.summary import UNKNOWN
 from primacy.dashboard.known import Known
 from primacy.dashboard.rows import LabNode, Said
 
@@ -33,25 +34,37 @@ class Seen(NamedTuple):
 
 
 def statements(known: Known) -> dict[str, Seen]:
-    """Of every node the youngest statement, in the order of their names."""
+    """Of every node the youngest statement, in the order of their names.
+
+    What the store alone tells of a holder does not say whether its command runs, and may be younger than what the
+    holder itself says: that counts while it is fresh, as in a node's own document.
+    """
     best: dict[str, Seen] = {}
     limit_ms = max(FRESH_MS, known.plan.hold_ms)
-    for read in known.reads:
+    rows = [(read, row) for read in known.reads if read.document is not None for row in read.document.rows]
+    for read, row in sorted(rows, key=lambda each: each[1].workload == UNKNOWN):
         since_ms = max(0, known.now_ms - read.read_ms)
-        for row in read.document.rows if read.document is not None else ():
-            said, took_ms = row, read.took_ms
-            told_ms = None if row.told_ms is None else row.told_ms + since_ms
-            heard_ms = None if row.heard_ms is None else row.heard_ms + since_ms
-            before = best.get(row.node)
-            if before is not None and _younger(before.heard_ms, heard_ms):
-                heard_ms = before.heard_ms
-            if before is not None and not _younger(told_ms, before.told_ms):
-                said, told_ms, took_ms = before.said, before.told_ms, before.took_ms
-            fresh = told_ms is not None and heard_ms is not None and min(told_ms, heard_ms) <= limit_ms
-            best[said.node] = Seen(said, told_ms, heard_ms, fresh, took_ms)
+        said, took_ms = row, read.took_ms
+        told_ms = None if row.told_ms is None else row.told_ms + since_ms
+        heard_ms = None if row.heard_ms is None else row.heard_ms + since_ms
+        before = best.get(row.node)
+        if before is not None and _says_more(before, row, limit_ms):
+            continue
+        if before is not None and _younger(before.heard_ms, heard_ms):
+            heard_ms = before.heard_ms
+        if before is not None and not _younger(told_ms, before.told_ms):
+            said, told_ms, took_ms = before.said, before.told_ms, before.took_ms
+        fresh = told_ms is not None and heard_ms is not None and min(told_ms, heard_ms) <= limit_ms
+        best[said.node] = Seen(said, told_ms, heard_ms, fresh, took_ms)
     for each in known.lab.nodes if known.lab is not None else ():
         best.setdefault(each.node, Seen(Said(each.node, each.kind, each.addr), None, None, fresh=False))
     return dict(sorted(best.items()))
+
+
+def _says_more(before: Seen, row: Said, limit_ms: int) -> bool:
+    """Of the same token, or a later one, and whether the command runs, which the row leaves open."""
+    told = before.told_ms is not None and before.told_ms <= limit_ms and before.said.workload != UNKNOWN
+    return told and row.workload == UNKNOWN and row.token <= before.said.token
 
 
 def _younger(age_ms: int | None, than_ms: int | None) -> bool:

@@ -49,9 +49,10 @@ def view(known: Known) -> Model:
         "order": names,
         "links": links(names, {name: state == "here" for name, state in there.items()}, cut),
     }
-    past = _past_leaders(known, seen, shown)
+    past, files = _past_leaders(known, seen, shown), _files(known)
     for name, each in seen.items():
-        model[f"node:{name}"] = _node(known, each, there[name], shown[name], past=name in past)
+        node = _node(known, each, there[name], shown[name], past=name in past)
+        model[f"node:{name}"] = {**node, "file_differs": files.get(name, "")}
     return model
 
 
@@ -73,6 +74,12 @@ def _members(known: Known) -> Model | None:
     waits = max((each.waits_for for each in told if each.version == newest.version), key=len)
     untold = sorted({name for each in told for name in each.untold})
     return {"version": newest.version, "waits_for": waits, "untold": untold}
+
+
+def _files(known: Known) -> dict[str, str]:
+    """By node, how its file differs from the members: each knows its own file only, and says so itself."""
+    documents = [read.document for read in known.reads if read.document is not None and not read.error]
+    return {each.seen_from: each.members.file for each in documents if each.members is not None}
 
 
 def _islands(known: Known, seen: Mapping[str, Seen]) -> tuple[Island, ...]:

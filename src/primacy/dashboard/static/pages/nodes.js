@@ -27,13 +27,14 @@ function build({ store }) {
   const holds = h("div", { class: "node-hold" }, h("div", { class: "label" }, "Hold left"), bar.root);
   const list = facts(FACTS);
   const differs = h("p", { class: "mark-differs", hidden: true });
+  const file = h("p", { class: "mark-differs members-file", hidden: true });
   const counters = h("dl", { class: "facts" });
   const count = h("section", { class: "card" }, h("h2", { class: "card-title" }, "Counters"), counters);
   const pre = h("pre", { class: "code", tabindex: "0", "aria-label": "The state document" });
   const from = h("p", { class: "quiet" });
   const raw = h("details", {}, h("summary", {}, "Raw state document"), from, pre);
   const panel = h("div", { class: "node-panel", role: "tabpanel", id: "node-panel" },
-    h("section", { class: "card" }, h("div", { class: "node-head" }, title, state.root, its), wait, next, holds, list.root, differs),
+    h("section", { class: "card" }, h("div", { class: "node-head" }, title, state.root, its), wait, next, holds, list.root, differs, file),
     count, card("", raw));
   const root = h("div", { class: "nodes" }, tabs, panel);
   let asked = 0, asking = false, closed = false, shown = "", before = { name: "", at: 0, counters: {} };
@@ -99,6 +100,8 @@ function build({ store }) {
     const marks = ((store.parts.config || {}).differs || []).filter((mark) => mark.of[node.node]);
     show(differs, marks.length > 0);
     text(differs, marks.map((mark) => `Its ${mark.what} is ${mark.of[node.node]}; the nodes differ in this.`).join(" "));
+    show(file, Boolean(node.file_differs));
+    text(file, node.file_differs);
   }
 
   async function fetchRaw() {
