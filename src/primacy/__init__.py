@@ -1,4 +1,4 @@
-"""primacy: of many nodes, exactly one does it.
+"""primacy: of many nodes, at most one runs it.
 
     async with primacy.Election("reports", store="postgresql://host/db") as election:
         async for leadership in election:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from typing import Any
 
 import pytest
 
+from primacy.cli.drill import _confirm
 from primacy.drill.attempt import Attempt
 from primacy.drill.catalogue import CLUSTER, LAB, SCENARIOS, Scenario, chosen, known, offered
 from primacy.drill.judge import Finding, Limits, Played, Verdict, judged
@@ -15,7 +17,7 @@ from primacy.drill.page import page
 from primacy.drill.record import Doubles, Record, Signature, Standing
 from primacy.drill.report import all_kept, document, verdict
 from primacy.drill.target import Subject
-from primacy.errors import UsageError
+from primacy.errors import Refused, UsageError
 from primacy.settings.contract import Contract, contract
 from primacy.settings.timing import PROFILES
 
@@ -137,7 +139,11 @@ def test_two_at_once_are_found_on_a_late_machine_too() -> None:
     quiet.doubles = Doubles(1, ("a signs height 7 after b had begun",))
     found = findings("power", quiet, doubles=1)["copies of the command at once"]
     assert found.verdict is Verdict.NOT_KEPT
-    assert "a signs height 7" in found.why
+    assert found.measured == "two, once"
+    assert found.why == "the chain recorded 1 double signature; a signs height 7 after b had begun"
+    found = findings("power", quiet, doubles=1_200)["copies of the command at once"]
+    assert found.measured == "two, 1,200 times"
+    assert found.why.startswith("the chain recorded 1,200 double signatures; ")
     assert findings("power", quiet, doubles=0)["copies of the command at once"].verdict is Verdict.KEPT
 
 
@@ -233,7 +239,7 @@ def test_only_what_was_played_and_judged_is_kept() -> None:
 def test_the_page_is_whole_and_nothing_in_it_can_run_but_its_own_script() -> None:
     hostile = "</script><script>alert(1)</script>"
     made = record(runs(-1_000, "a", 1), (0, "", 0, "lab", hostile), runs(600, "b", 2))
-    subject = Subject(hostile, "raft", "lab", LAB, 3, MADE, TIMING, "somewhere")
+    subject = Subject(hostile, "raft", "lab", LAB, 3, MADE, TIMING, "somewhere", "billing")
     drawn = made.timeline(hostile, T0 + 5_000, one_machine=True)
     said = document(subject, [POWER], [attempt(KEPT)], drawn, (T0, T0 + 5_000))
     written = page(json.loads(json.dumps(said)))
@@ -247,3 +253,40 @@ def test_the_page_is_whole_and_nothing_in_it_can_run_but_its_own_script() -> Non
     found = json.loads(data[1])
     assert (found["kind"], found["drill"]["verdict"]) == ("drill", "all kept: 1 promises, 1 fault played")
     assert not re.search(r'(?:src|href)=["\']', written)
+
+
+# --- before anything is broken ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ("billing\n", ""),
+        (" billing \n", ""),
+        ("yes\n", "the answer was not the name of the cluster, billing"),
+        ("Billing\n", "the answer was not the name of the cluster, billing"),
+        ("\n", "the answer was not the name of the cluster, billing"),
+        ("", "nobody answered; if you are sure, say --yes"),
+    ],
+)
+def test_a_drill_of_a_cluster_goes_on_only_after_its_name_was_typed(
+    typed: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    subject = Subject("billing · main", "raft", "lab", CLUSTER, 3, MADE, TIMING, "primacy.yaml", "billing")
+    plan = [each for each in SCENARIOS if each.on == CLUSTER]
+    if why:
+        with pytest.raises(Refused, match=rf"^nothing was done: {why}$"):
+            _confirm(subject, plan, yes=False)
+    else:
+        _confirm(subject, plan, yes=False)
+    out, err = capsys.readouterr()
+    assert not out, "standard output is the report's"
+    assert "step-down, transfer, pause" in err
+    assert "Type the name of the cluster to go on: " in err
+
+
+def test_a_lab_is_not_asked_about_and_neither_is_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    for on, yes in ((LAB, False), (CLUSTER, True)):
+        _confirm(Subject("", "raft", "lab", on, 3, MADE, TIMING, "", "billing"), [], yes=yes)

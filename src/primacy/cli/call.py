@@ -117,18 +117,27 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is
 
 def type_yes(risk: str, yes: bool, question: str = "Type yes to go on") -> None:
     """Says what is at risk, and goes on only after a typed yes, or --yes."""
-    if yes:
-        return
+    if not yes and _typed(risk, question, "no") != "yes":
+        raise Refused("nothing was done: the answer was not yes")
+
+
+def type_name(risk: str, yes: bool, what: str, name: str) -> None:
+    """The same, where the name of what is at risk must be typed: nobody types that by habit, or for another one."""
+    if not yes and _typed(risk, f"Type the name of the {what} to go on", "") != name:
+        raise Refused(f"nothing was done: the answer was not the name of the {what}, {name}")
+
+
+def _typed(risk: str, question: str, default: str) -> str:
+    """The answer. A closed input is none: `Refused`."""
     click.echo(risk, err=True)
     try:
-        answer = click.prompt(question, default="no", err=True)
+        answer = click.prompt(question, default=default, show_default=bool(default), err=True)
     except click.Abort:
         if sys.stdin is not None and sys.stdin.isatty():
             raise
         click.echo(err=True)
         raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
-    if answer.strip() != "yes":
-        raise Refused("nothing was done: the answer was not yes")
+    return str(answer).strip()
 
 
 def print_json(document: dict[str, Any]) -> None:

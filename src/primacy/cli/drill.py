@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from primacy.cli.call import EXIT_INTERRUPTED, Call, json_option, type_yes, yes_option
+from primacy.cli.call import EXIT_INTERRUPTED, Call, json_option, type_name, yes_option
 from primacy.cli.local import folder_options
 from primacy.errors import CannotHere, NotReached, PrimacyError, UsageError
 
@@ -85,7 +85,7 @@ def drill(
     """Play real faults against a running cluster, watch it, and compare with what `primacy contract` promises.
 
     The file of a lab that is up, or --lab, names a lab. Any other cluster must allow it (`control.drills` in its file),
-    and you are asked first. Each fault ends by itself, also if this process is killed. Exit code 0 if everything
+    and you type its name first. Each fault ends by itself, also if this process is killed. Exit code 0 if everything
     promised was kept, else 1.
     """
     if every and names:
@@ -182,7 +182,7 @@ def _new_file(path: str | None) -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 def _confirm(subject: Subject, plan: list[Scenario], yes: bool) -> None:
-    """A lab is there to be broken. Of a cluster that matters its name is typed; beyond its quorum, more than that."""
+    """A lab is there to be broken. Of a real cluster the name is typed."""
     from primacy.drill.catalogue import LAB
 
     if subject.on == LAB:
@@ -192,7 +192,7 @@ def _confirm(subject: Subject, plan: list[Scenario], yes: bool) -> None:
         f"A drill of cluster {subject.name} ({subject.nodes} nodes, {subject.where}): {faults}. Its command is stopped "
         "and started on another node, each time."
     )
-    type_yes(risk, yes)
+    type_name(risk, yes, "cluster", subject.cluster)
 
 
 # --- what is drilled --------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def _subject(settings: Settings, on: str, where: str) -> Subject:
     assert isinstance(made, Contract)
     assert isinstance(timing, Timing)
     name = f"{settings.cluster.name} · {election.name}"
-    return Subject(name, election.strategy, election.profile, on, len(rows), made, timing, where)
+    return Subject(name, election.strategy, election.profile, on, len(rows), made, timing, where, settings.cluster.name)
 
 
 def _on_one_machine(settings: Settings) -> bool:

@@ -82,7 +82,7 @@ COMMANDS: dict[str, Lazy] = {
 }
 
 WELCOME = """\
-primacy {version}: of many nodes, exactly one does it.
+primacy {version}: of many nodes, at most one runs it.
 
   primacy run -- CMD    run a command, at most once at a time
   primacy status        who leads, and what this node waits for; primacy why says what changed
@@ -149,7 +149,7 @@ class Commands(click.Group):
 def cli(
     ctx: click.Context, *, config: str | None, node: str | None, at: str | None, as_json: bool, verbose: int
 ) -> None:
-    """Of many nodes, exactly one does it: leader election with a fencing token, tested in a simulator."""
+    """Of many nodes, at most one runs it: leader election with a guard and a fencing token, tested in a simulator."""
     if "NO_COLOR" in os.environ:
         ctx.color = False
     ctx.obj = Call(config, node, at, as_json, verbose)

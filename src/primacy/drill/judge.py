@@ -107,10 +107,10 @@ class Look:
         if not count:
             return Finding(what, promised, "never two were seen", Verdict.KEPT)
         where = [f"{self.names[each.node]} and {self.names[each.other]} ran at once" for each in seen[:1]]
-        said = [f"the chain has {self.played.doubles} proofs of two signers"] if self.played.doubles else []
-        said += list(self.record.doubles.sentences[-1:]) if self.played.doubles else []
+        said = [_recorded(self.played.doubles), *self.record.doubles.sentences[-1:]] if self.played.doubles else []
         at_ms = seen[0].from_ms if seen else self.played.from_ms
-        return Finding(what, promised, f"two, {count} times", Verdict.NOT_KEPT, "; ".join([*where, *said]), at_ms=at_ms)
+        often = "once" if count == 1 else f"{count:,} times"
+        return Finding(what, promised, f"two, {often}", Verdict.NOT_KEPT, "; ".join([*where, *said]), at_ms=at_ms)
 
     def token_grows(self) -> Finding:
         before, after = self.played.before.token, self.played.after.token
@@ -282,6 +282,10 @@ class Look:
             return found
         why = f"this machine was late by {late_ms:,} ms meanwhile; repeat it on one that has less to do"
         return found._replace(verdict=Verdict.NOT_JUDGED, why=f"{found.why}; {why}" if found.why else why, again=True)
+
+
+def _recorded(doubles: int) -> str:
+    return f"the chain recorded {doubles:,} double {'signature' if doubles == 1 else 'signatures'}"
 
 
 def _within(most_ms: float) -> str:

@@ -33,6 +33,8 @@ class Subject(NamedTuple):
     timing: Timing
     where: str
     """The file or the folder, for people."""
+    cluster: str
+    """Its name alone, which an operator types."""
 
 
 class Target(Protocol):
