@@ -1,8 +1,16 @@
-// What the page shows, at every frame; a sample is kept when it differs from the one before.
+// What the page shows, at every frame; a sample is kept when it differs from the one before, with the last frame in which
+// it was seen. Beside it, when the page stood still: a browser that draws no frame, and a server whose answer is late,
+// show no news meanwhile, whatever the page would do with them.
 () => {
+  const LONG_MS = 50;
+  const stood = [];
   window.samples = [];
-  let before = "";
+  let before = "", drawn = Date.now(), asked = 0;
+  const note = (from, to) => { if (to - from > LONG_MS) stood.push([from, to]); };
   const look = () => {
+    const now = Date.now();
+    note(drawn, now);
+    drawn = now;
     const all = (selector) => [...document.querySelectorAll(selector)];
     const seen = (element) => element.getAttribute("visibility") !== "hidden";
     const strip = document.querySelector(".strip"), holder = document.querySelector(".strip-holder");
@@ -15,8 +23,18 @@
       change: (document.querySelector(".strip-change") || {}).textContent || "",
     };
     const key = JSON.stringify(sample);
-    if (key !== before) { before = key; window.samples.push({ at: Date.now(), ...sample }); }
+    if (key !== before) { before = key; window.samples.push({ at: now, ...sample }); }
+    window.samples.at(-1).until = now;
     requestAnimationFrame(look);
   };
+  const ask = async () => {
+    asked = Date.now();
+    await fetch("/healthz", { cache: "no-store" }).catch(() => {});
+    note(asked, Date.now());
+    asked = 0;
+    setTimeout(ask, LONG_MS);
+  };
+  window.stood = () => [...stood, [drawn, Date.now()], ...(asked ? [[asked, Date.now()]] : [])];
   look();
+  ask();
 }

@@ -32,6 +32,7 @@ from primacy.control.requests import carry_out
 from primacy.errors import Refused
 from primacy.node.folder import Folder
 from tests.support.control_harness import FOLLOWS, KEY, LIMIT_S, FakeAgent, Play, Served, folder, node_status, serve
+from tests.support.waiting import wait_until_async
 
 __all__ = ["folder", "serve"]
 
@@ -135,6 +136,7 @@ def test_a_fault_of_the_writer_is_complained_of_and_ends_nothing(
 
         monkeypatch.setattr(served.log.audit, "flush", breaks)
         assert (await served.post("/v1/pause", {}, ANN))[0] == 200
+        await wait_until_async(lambda: served.agent.complaints, "a complaint: the answer does not wait long for it")
         monkeypatch.undo()
         gc.collect()
         await asyncio.sleep(0)

@@ -261,4 +261,4 @@ def test_a_key_that_no_source_serves_and_nobody_has_is_not_found() -> None:
             finally:
                 await server.close()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 90))

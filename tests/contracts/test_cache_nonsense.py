@@ -29,7 +29,7 @@ LONE = "\ud800"
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 20))
+    asyncio.run(asyncio.wait_for(work(), 90))
 
 
 def named(name: str, value: object) -> str:

@@ -30,6 +30,7 @@ from primacy.cli.cache import PeerAnswer, peers_text
 from primacy.errors import CannotHere, SourceFailed, Unsure, UsageError
 from primacy.node.clock import SystemClock
 from primacy.node.log import Level, Log
+from tests.support.canary import beside_a_canary
 from tests.support.ports import free_ports
 
 SECRET, OTHER = b"s" * 32, b"o" * 32
@@ -98,6 +99,7 @@ def test_a_time_that_peers_would_not_understand_is_refused() -> None:
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
+@beside_a_canary(500, passes_if_late=True)
 def test_who_asks_with_too_long_a_key_is_told_at_once() -> None:
     async def work() -> None:
         url, api = addresses(2)
@@ -155,6 +157,7 @@ def test_a_peer_with_another_secret_is_named_in_log_and_status(caplog: pytest.Lo
         run(work)
 
 
+@beside_a_canary(200, passes_if_late=True)
 def test_a_change_that_a_minority_refuses_says_why() -> None:
     async def work() -> None:
         urls = addresses(6)

@@ -19,6 +19,10 @@ from tests.support.source_harness import BALLOT, HOSTILE, Harness, reason, scrip
 
 pytestmark = pytest.mark.beside(order=480)
 
+CANARY_HEARTBEAT_MS = 200
+"""Holds and limits here are of some hundred milliseconds: that a call ends as it was told to, and not for one of them,
+is asked of a machine that lets it run."""
+
 HERE = Path(__file__).parents[2]
 
 

@@ -23,6 +23,10 @@ from tests.support.source_harness import BALLOT, HOSTILE, LIMIT_S, Harness, reas
 
 pytestmark = pytest.mark.beside(order=485)
 
+CANARY_HEARTBEAT_MS = 200
+"""Holds and limits here are of some hundred milliseconds: that a call ends as it was told to, and not for one of them,
+is asked of a machine that lets it run."""
+
 
 # --- in workers -------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,10 @@ from tests.support.source_harness import LIMIT_S, Harness, reason, with_harness
 
 pytestmark = pytest.mark.beside(order=500)
 
+CANARY_HEARTBEAT_MS = 200
+"""Holds and limits here are of some hundred milliseconds: that a call ends as it was told to, and not for one of them,
+is asked of a machine that lets it run."""
+
 
 async def serve(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> tuple[web.AppRunner, str]:
     application = web.Application()

@@ -6,14 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
 from primacy.cli import main as entry
 from primacy.cli.local import Local
-from primacy.cli.node import SILENT_S, _end, _ending
+from primacy.cli.node import _end, _ending
 from primacy.control.client import FoundNode
 from tests.support.waiting import wait_until
 
@@ -127,15 +128,22 @@ def test_check_says_that_a_file_of_ghoti_is_served_on_another_port(
         assert noted is said
 
 
-def test_a_frozen_node_that_is_stopped_says_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_frozen_node_that_is_stopped_says_what_it_waits_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on as soon as that was said, however long this took."""
+    echo = click.echo
+
+    def said(*words: Any, **more: Any) -> None:
+        echo(*words, **more)
+        process.send_signal(signal.SIGCONT)
+
     process = subprocess.Popen(["sleep", "60"])
     try:
         process.send_signal(signal.SIGSTOP)
         wait_until(lambda: "frozen" in _ending("a", process.pid), "a stopped process")
-        thaw = threading.Timer(2 * SILENT_S, process.send_signal, [signal.SIGCONT])
-        thaw.start()
+        monkeypatch.setattr(click, "echo", said)
         assert _end("a", Local("", "main", FoundNode("127.0.0.1", 1, "", process.pid)))
-        thaw.join()
     finally:
         process.kill()
         process.wait()

@@ -15,6 +15,7 @@ import pytest
 from primacy.control import KEY_HEADER, ORDER_HEADER, loopback
 from primacy.control.loopback import BODY_BYTES_MAX
 from primacy.election.inputs import Pause
+from tests.support.canary import beside_a_canary
 from tests.support.control_harness import (
     KEY,
     LIMIT_S,
@@ -118,6 +119,7 @@ def test_bodies_are_bounded_and_are_objects(serve: Callable[[Play], None]) -> No
     serve(play)
 
 
+@beside_a_canary(500, passes_if_late=True)
 def test_a_body_that_does_not_come_is_not_waited_for(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,8 +38,9 @@ from primacy.control.history_scan import EVENTS_BYTES_MAX, Hold, Scan, event_lin
 from primacy.errors import Later
 from primacy.node.folder import Folder
 from primacy.timeline.history import past_of
-from tests.support.control_harness import RUNS, VIEW, Play, Served, folder, seen, serve
+from tests.support.control_harness import LIMIT_S, RUNS, VIEW, Play, Served, folder, seen, serve
 from tests.support.waiting import wait_until as until
+from tests.support.waiting import wait_until_async
 
 __all__ = ["folder", "serve"]
 
@@ -349,18 +350,25 @@ def test_a_disk_that_hangs_holds_up_neither_the_loop_nor_the_end(
         threads = threading.active_count()
         for number in range(2 * history.WAITING_MAX):
             served.log.add(T + number, "a", 7, "elected", f"event {number}")
-        asked = [asyncio.ensure_future(served.get("/v1/history")) for _ in range(2 * HISTORY_READERS_MAX)]
-        answers = await asyncio.gather(*asked)
-        told = sorted((status, said["error"]) for status, said in answers)
-        assert [status for status, _ in told] == [409] * HISTORY_READERS_MAX + [504] * HISTORY_READERS_MAX
-        assert "the disk is slow, or hangs" in told[-1][1]
-        assert "others wait for the history of this node; ask again" in told[0][1]
+
+        def asked() -> list[asyncio.Task[tuple[int, Any]]]:
+            return [asyncio.create_task(served.get("/v1/history")) for _ in range(HISTORY_READERS_MAX)]
+
+        for status, said in await asyncio.gather(*asked()):
+            assert (status, "the disk is slow, or hangs" in said["error"]) == (504, True)
+        monkeypatch.setattr(control_server, "HISTORY_S", LIMIT_S)
+        waiting = asked()
+        await wait_until_async(lambda: served.server._readers == HISTORY_READERS_MAX, "that all of them wait")
+        for status, said in await asyncio.gather(*asked()):
+            assert (status, "others wait for the history of this node; ask again" in said["error"]) == (409, True)
         assert (await served.get("/v1/state"))[0] == 200
         assert threading.active_count() <= threads + 1, "one thread hangs, and no other"
         assert len(served.log.history._waiting) <= history.WAITING_MAX
         served.log.add(T, "a", 7, "elected", "the last")
         await served.log.history.aclose()
         assert served.log.history.files is None
+        for task in waiting:
+            task.cancel()
 
     serve(play)
 
@@ -559,7 +567,7 @@ def test_an_event_in_the_moment_of_the_end_does_not_hide_the_end(
         served.server._happened.set()
         for _ in range(turns):
             await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             await served.server.close()
 
     serve(play)

@@ -19,7 +19,7 @@ from primacy.transport.layout import packed
 from primacy.transport.seal import Seal, Sort
 from primacy.transport.udp import Address, UdpTransport
 from tests.support.ports import free_ports
-from tests.support.transport_harness import OTHER, SECRET, Recorded, heartbeat, seal_of
+from tests.support.transport_harness import LIMIT_S, OTHER, SECRET, Recorded, heartbeat, seal_of
 from tests.support.waiting import wait_until_async
 
 HERE = "127.0.0.1"
@@ -74,7 +74,7 @@ class Nodes:
         return list(zip("xy", free_ports(2), strict=True))
 
     async def until(self, check: Callable[[], object], what: str) -> None:
-        await wait_until_async(check, what, 10.0, 0.01, lambda: (self.heard, [end.counters for end in self.ends]))
+        await wait_until_async(check, what, LIMIT_S, 0.01, lambda: (self.heard, [end.counters for end in self.ends]))
 
     async def asks(self, end: UdpTransport, boot: int) -> None:
         """Again and again, as a node does, until a has heard it."""

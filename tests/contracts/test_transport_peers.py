@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from primacy.election.messages import Message
 from primacy.transport.udp import Address, UdpTransport
 from tests.support.ports import free_ports
-from tests.support.transport_harness import heartbeat, seal_of
+from tests.support.transport_harness import LIMIT_S, heartbeat, seal_of
 from tests.support.waiting import wait_until_async
 
 HERE = "127.0.0.1"
@@ -40,7 +40,7 @@ class Nodes:
             self.ends[sender].send(to, message)
             return message in self.heard[to]
 
-        await wait_until_async(arrived, "", 10.0, 0.02, lambda: (self.heard, self.complaints))
+        await wait_until_async(arrived, "", LIMIT_S, 0.02, lambda: (self.heard, self.complaints))
 
     async def is_stranger(self, sender: str, to: str, number: int) -> None:
         end = self.ends[to]
@@ -50,7 +50,7 @@ class Nodes:
             self.ends[sender].send(to, heartbeat(sender, number))
             return end.counters.get("stranger", 0) > before
 
-        await wait_until_async(dropped, "", 10.0, 0.02, lambda: end.counters)
+        await wait_until_async(dropped, "", LIMIT_S, 0.02, lambda: end.counters)
         assert heartbeat(sender, number) not in self.heard[to]
 
 
@@ -114,7 +114,7 @@ def test_a_node_that_was_added_by_name_is_looked_up_at_once() -> None:
         a = await nodes.start("a", boot=1)
         await nodes.start("b", "a", boot=2)
         a.set_peers({"b": Address("no-such-name.invalid", 7400)})
-        await wait_until_async(lambda: nodes.complaints, "", 10.0, 0.01)
+        await wait_until_async(lambda: nodes.complaints, "", LIMIT_S, 0.01)
         assert [trouble.node for trouble in a.troubles] == ["b"]
         a.set_peers(nodes.at("b", host="localhost"))
         assert a.troubles == []

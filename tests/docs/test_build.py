@@ -45,7 +45,7 @@ def started(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,  # only a hang reaches it
     )
 
 

@@ -156,7 +156,8 @@ def test_celery_beat_under_primacy_run(start: Start) -> None:
         "--schedule",
         str(folder / "beat"),
     ]
-    command = [sys.executable, "-m", "primacy.cli.main", "run", "--state-dir", str(folder / "state"), "--"]
+    times = ["--profile", "wan"]  # in a quicker one, a stall of seconds makes it the second one's turn
+    command = [sys.executable, "-m", "primacy.cli.main", "run", *times, "--state-dir", str(folder / "state"), "--"]
     more = {"BROKER_FOLDER": str(broker), "EVERY_S": "0.2", "PYTHONPATH": str(EXAMPLES)}
     first = start(*command, *beat, cwd=folder, **more)
     until(lambda: first.says("Sending due task report"), "the first task", first)

@@ -114,12 +114,8 @@ def test_a_sourcing_peer_that_is_frozen_is_replaced_and_its_late_result_loses(tm
 
 async def begun(crowd: Crowd, key: str) -> Line:
     """The first call of the source for this key."""
-    for _ in range(1_000):
-        found = crowd.begun(key)
-        if found:
-            return found[0]
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"the source was not called for {key}")
+    found = await wait_until_async(lambda: crowd.begun(key), f"a call of the source for {key}")
+    return found[0]
 
 
 def test_two_of_three_dead_serves_what_it_has_and_heals_soon(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_what_is_asked_outside_of_start_and_stop_is_refused_with_a_sentence(how:
         with pytest.raises(UsageError, match="does not run"):
             await ALL[how](peer)
         async with peer:
-            assert isinstance(await peer.read(b"k"), Found)
+            assert isinstance(await peer.read(b"k", within_ms=LONG_MS), Found)
         with pytest.raises(UsageError, match="does not run"):  # `k` is still at hand
             await ALL[how](peer)
 
@@ -121,7 +121,7 @@ def test_a_peer_that_was_never_started_has_nothing_to_stop() -> None:
         with pytest.raises(UsageError, match="does not run"):
             await peer.wait_stopped()
         await peer.start()
-        assert isinstance(await peer.read(b"k"), Found)
+        assert isinstance(await peer.read(b"k", within_ms=LONG_MS), Found)
         await peer.stop()
 
     run(work)
@@ -150,7 +150,7 @@ def test_an_address_that_cannot_be_one_is_refused_before_the_list_changes(url: s
             with pytest.raises(UsageError, match="no address"):
                 await peer.reload([(url, "tcp://10.0.0.9:6001")], force=True)
             assert [one.url for one in peer.peers] == [peer.url]
-            assert isinstance(await peer.read(b"k"), Found)
+            assert isinstance(await peer.read(b"k", within_ms=LONG_MS), Found)
 
     run(work)
 

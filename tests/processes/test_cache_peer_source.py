@@ -17,6 +17,7 @@ from primacy.cache.storage import MemoryStorage
 from primacy.errors import UsageError
 from tests.support import cache_functions
 from tests.support.ports import free_ports
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.beside(order=510)
 
@@ -101,7 +102,8 @@ async def main():
     storage = LmdbStorage(sys.argv[1])
     async with Peer(url, api, source=source, storage=storage) as peer, Client(api, timeout_ms=20_000) as cache:
         assert (await cache.get("first")).value == b"first" * 20_000
-        await asyncio.sleep(0.2)
+        while storage.read(b"first") is None:  # it is given before it is on the disk
+            await asyncio.sleep(0.01)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
         for n in range(20):
             assert (await cache.get(f"key {n}")).value == b"key %d" % n * 20_000
@@ -127,6 +129,7 @@ asyncio.run(main())
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert "the cache goes on from memory" in done.stderr
@@ -150,6 +153,7 @@ def test_the_status_says_how_calls_are_bound_and_why_the_storage_refuses() -> No
         url, api = addresses()
         async with Peer(url, api, source="cmd:/bin/echo -n {key}") as peer, Client(api, timeout_ms=20_000) as cache:
             await cache.get("a")
+            await wait_until_async(lambda: not peer.calls.running, "the end of the call, behind its value")
             found = document(peer, {}, 0, 0)
             assert found["calls"] == {"running": 0, "containment": peer.calls.containment}
             assert found["calls"]["containment"] in ("strong", "weak")

@@ -22,8 +22,9 @@ from typing import Any
 import pytest
 
 from primacy.cache import Client
+from primacy.cache.source_async import LOOK_MS
 from primacy.cache.source_guard import FOLDER
-from tests.support import stamp
+from tests.support import canary, stamp
 from tests.support.cache_peers import Crowd
 from tests.support.cache_source_caller import OVER_MS
 from tests.support.canary import Canary
@@ -39,7 +40,7 @@ KINDS = [("function", "strong"), *(("command", way) for way in WAYS)]
 LIMIT_S = 60
 """For whatever must come: only a hang reaches it."""
 GONE_MS = 800
-"""Of a killed peer, everything is gone within this, on a busy machine as well."""
+"""Of a killed peer, everything is gone within this, on a machine that lets the dying run."""
 
 
 class Caller:
@@ -160,11 +161,13 @@ def killed(caller: Caller, file: str) -> None:
     """The peer is killed; so is all that fetched for it."""
     lived(file)
     assert caller.guards()
-    caller.process.kill()
-    at = boot_ms()
-    caller.process.wait()
-    wait_until(lambda: boot_ms() > at + GONE_MS + 200)
-    assert last_ms(file) < at + GONE_MS
+    with Canary(GONE_MS / 8) as canary:
+        caller.process.kill()
+        at = boot_ms()
+        caller.process.wait()
+        wait_until(lambda: boot_ms() > at + GONE_MS + 200)
+    took_ms = last_ms(file) - at
+    canary.judge(took_ms < GONE_MS, f"it stamps until {took_ms:.0f} ms after the blow, {GONE_MS} at most")
 
 
 def stopped(caller: Caller, file: str) -> None:
@@ -230,8 +233,11 @@ def test_mutant_is_caught(call: Call, file: str, tmp_path: Path, name: str) -> N
     lived(file)
     guards = caller.guards()
     try:
-        with pytest.raises(AssertionError):
-            scene(caller, file)
+        scene(caller, file)
+    except AssertionError:
+        pass
+    else:
+        assert canary.VOIDS, f"{name}: not caught"  # what was not judged is tried again
     finally:
         for pid in guards:
             with contextlib.suppress(ProcessLookupError):
@@ -242,7 +248,8 @@ def test_a_guard_that_is_killed_ends_the_call_when_its_tree_is_gone(call: Call, 
     caller = call(sources("command"), file)
     lived(file)
     for pid in caller.guards():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended with the one before
+            os.kill(pid, signal.SIGKILL)
     assert caller.read("ended") == "failed its guard was killed"
     still = last_ms(file)
     time.sleep(0.05)
@@ -254,12 +261,14 @@ def test_an_async_function_that_refuses_to_end_ends_the_process(call: Call) -> N
     caller.read("hold")
     caller.process.send_signal(signal.SIGSTOP)
     time.sleep(OVER_MS / 1_000 + 0.3)
-    caller.process.send_signal(signal.SIGCONT)
-    assert caller.process.wait(LIMIT_S) == 1
+    with Canary(LOOK_MS) as looks:
+        caller.process.send_signal(signal.SIGCONT)
+        assert caller.process.wait(LIMIT_S) == 1
     assert caller.process.stderr is not None
-    assert "is not over by the end of its hold, although it was cancelled; this process ends" in (
-        caller.process.stderr.read()
-    )
+    said = caller.process.stderr.read()
+    why = "is not over by the end of its hold, although it was cancelled; this process ends"
+    assert why in said or "the machine is so busy that the loop does not come round" in said
+    looks.judge(why in said, f"the loop came round: {said}")
 
 
 def test_an_async_function_that_blocks_the_loop_ends_the_process_in_time(call: Call) -> None:

@@ -21,6 +21,7 @@ import pytest
 from tests.support import canary
 from tests.support.canary import Canary, StandingCanary, Void, beside_a_canary, excused_if_late
 from tests.support.safety_checks import SafetyViolation, safe, violation_in
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.moments(order=70)
 
@@ -241,6 +242,7 @@ def test_a_write_that_hangs_is_told_before_it_ends(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "fdatasync", lambda file: ends.wait(20))
     disk = canary.Disk(str(tmp_path))
     try:
+        wait_until(lambda: disk.began_s, "the write to begin, in its thread")
         time.sleep(0.1)
         assert disk.slowest_s() >= 0.09
         assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,8 @@ import pytest
 
 from primacy.node.ballot import packed, unpacked
 from tests.support import real_nodes as crowds
-from tests.support import servers
+from tests.support import servers, stamp
+from tests.support.canary import Canary
 from tests.support.real_changes import ChangingCrowd, changing_crowd, kill_agent
 from tests.support.real_members import side_by_side
 from tests.support.safety_checks import safe
@@ -135,11 +136,17 @@ def replaced_while_away(folder: Path) -> None:
             crowd.recovers(name, away)
             crowd.say(name, "rejoin", "--without", away, "--yes", file="new")
         new = crowd.acting(old.token)
+        since_ns = stamp.now_ns()
         crowd.change(away, "old")
         crowd.until(lambda: "its file was replaced" in str(crowd.document(away)["waits_for"]), "the sentence")
         assert crowd.document(away)["role"] == "recovering"
-        time.sleep(2 * crowd.timing.promise_ms / 1_000)
-        assert crowd.one_now().token == new.token
+        with Canary(crowd.timing.heartbeat_ms) as canary:
+            old = crowd.acting(new.token - 1)  # on a late machine, perhaps another than before
+            time.sleep(2 * crowd.timing.promise_ms / 1_000)
+            new = crowd.one_now()
+        took = [one for one in crowd.stamped() if one.node == away and one.last_ns > since_ns]
+        safe(not took, f"it takes something: {took}")
+        canary.judge(new.token == old.token, f"it disturbs the others: {old}, {new}")
         crowd.change(away, "new")
         crowd.agree()
         crowd.one_now()
@@ -208,16 +215,21 @@ def far_token(folder: Path) -> None:
         kept = unpacked(path.read_bytes()).ballot
         assert kept is not None
         path.write_bytes(packed(kept._replace(token_max=kept.token_max + 5_000_000)))
-        crowd.change(aware, "raft")
-        crowd.agree()
-        assert crowd.one_now().token == old.token, "it is no reason to disturb the leader"
+        with Canary(crowd.timing.heartbeat_ms) as canary:
+            crowd.change(aware, "raft")
+            crowd.agree()
+            now = crowd.one_now()
+        canary.judge(now.token == old.token, f"it is no reason to disturb the leader: {old}, {now}")
         crowds.kill_all(crowd.nodes[leader])
         crowd.nodes[leader].wait()
         new = crowd.acting(old.token)
         safe(new.token > kept.token_max + 5_000_000, f"{new.token} is below a token that was seen")
-        crowd.change(leader, "raft")
-        crowd.agree()
-        assert crowd.one_now().token == new.token
+        with Canary(crowd.timing.heartbeat_ms) as canary:
+            new = crowd.acting(new.token - 1)
+            crowd.change(leader, "raft")
+            crowd.agree()
+            now = crowd.one_now()
+        canary.judge(now.token == new.token, f"who returns disturbs the leader: {new}, {now}")
 
 
 def test_M1_every_strategy_and_store_one_node_after_the_other(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.moments(order=60)
 
 STAMP = Path(stamp.__file__)
-WITHIN_S = 40.0
+WITHIN_S = 180.0
 """Far more than anything here takes: only a hang reaches it."""
 NAMES = ("a", "b", "c")
 PROFILE = "fast"
@@ -290,19 +290,20 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
     cluster.until(lambda: "not heard yet: c" in cluster.agents["b"].text, "who is missing")
     assert cluster.stamped() == []
     cluster.start("c")
-    first = cluster.after(0)
-    leader = cluster.leader()
+    cluster.after(0)
 
     # Forged datagrams are counted, and nothing else comes of them.
     secret = (cluster.folder / "secret").read_bytes().strip()
     with Canary(TIMING.heartbeat_ms) as canary, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        _, first = cluster.acting()
+        leader = cluster.leader()
         for data in forged(secret):
             for port in cluster.ports.values():
                 out.sendto(data, ("127.0.0.1", port))
             time.sleep(0.001)
         for one in cluster.agents.values():
             cluster.until(lambda one=one: re.search(r"dropped datagrams: .*\bseal\b", one.text), "the count")  # type: ignore[misc]
-        now, tokens = cluster.leader(), {each.token for each in cluster.stamped()}
+        now, tokens = cluster.leader(), {each.token for each in cluster.stamped() if each.token >= first.token}
     canary.judge((now is leader, tokens) == (True, {first.token}), f"strangers change nothing: {tokens}")
     cluster.runs_alone()
     last = max(each.token for each in cluster.stamped())

@@ -20,6 +20,7 @@ from tests.support.safety_checks import safe
 pytestmark = pytest.mark.beside(order=129)
 
 CANARY_HEARTBEAT_MS = PROFILES["fast"].heartbeat_ms
+AT_MOST_MS = (300, 3_000, 30_000)
 SETTINGS = """
 SECRET_KEY = "of a test"
 INSTALLED_APPS = ["primacy.contrib.django", "shop"]
@@ -136,9 +137,13 @@ def test_primacy_run_runs_a_command_on_one_machine_at_a_time(site: Site) -> None
 
 
 def test_primacy_run_ends_a_command_that_hangs(site: Site) -> None:
-    hanging = site("primacy_run", "counting", "--lock-at-most", "300ms", "--", "count")
-    assert hanging.child.wait(WITHIN_S) == -signal.SIGKILL
-    assert hanging.says(STEP)
+    """It is given more time where it does not come to its first step in it: a busy machine loads it slowly."""
+    for at_most_ms in AT_MOST_MS:
+        hanging = site("primacy_run", "counting", "--lock-at-most", f"{at_most_ms}ms", "--", "count")
+        assert hanging.child.wait(WITHIN_S) == -signal.SIGKILL
+        if hanging.says(STEP):
+            return
+    raise AssertionError("nothing could be started in time")
 
 
 def test_only_one_and_once_as_decorators(site: Site) -> None:

@@ -47,7 +47,9 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     return cert, key
 
 
-until = partial(wait_until, every_s=0.05)
+WITHIN_S = 180.0
+"""Far more than anything here takes: only a hang reaches it."""
+until = partial(wait_until, within_s=WITHIN_S, every_s=0.05)
 
 
 @contextlib.contextmanager
@@ -59,15 +61,15 @@ def command(*arguments: str, ends: int = 130) -> Iterator[list[str]]:
             yield [process.stdout.readline().strip() for _ in range(3)]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == ends
+            assert process.wait(WITHIN_S) == ends
 
 
 def first_frame(port: int, context: ssl.SSLContext | None = None) -> dict[str, Any]:
     connection: http.client.HTTPConnection
     if context is not None:
-        connection = http.client.HTTPSConnection("localhost", port, timeout=30, context=context)
+        connection = http.client.HTTPSConnection("localhost", port, timeout=WITHIN_S, context=context)
     else:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
     with contextlib.closing(connection):
         connection.request("GET", "/dashboard/stream")
         answer = connection.getresponse()
@@ -99,7 +101,7 @@ def test_a_taken_port_is_said_and_the_usual_one_gives_way(feed: Feed, tmp_path: 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         call = [*PRIMACY, "dashboard", *at, "--listen", listen]
-        refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
+        refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=WITHIN_S)
     assert refused.returncode == 4
     assert listen in refused.stderr
     with contextlib.ExitStack() as ends:
@@ -131,7 +133,7 @@ def test_a_taken_port_is_said_and_the_usual_one_gives_way(feed: Feed, tmp_path: 
 def test_what_cannot_be_is_refused_with_a_sentence(tmp_path: Path, arguments: list[str], code: int, why: str) -> None:
     at = ["--at", "127.0.0.1:1", "--state-dir", str(tmp_path), "--no-browser"]
     call = [*PRIMACY, "dashboard", *at, *arguments]
-    refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=WITHIN_S, cwd=tmp_path)
     assert refused.returncode == code, refused.stderr
     assert why in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
@@ -139,7 +141,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(tmp_path: Path, arguments: li
 
 def test_no_node_here_is_said_with_the_command_that_starts_one(tmp_path: Path) -> None:
     call = [*PRIMACY, "dashboard", "--state-dir", str(tmp_path), "--no-browser"]
-    refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=WITHIN_S, cwd=tmp_path)
     assert refused.returncode == 3
     assert "primacy run -- CMD" in refused.stderr
 
@@ -183,7 +185,7 @@ def test_a_node_whose_file_says_so_serves_the_page_and_takes_it_along(
                 until(lambda: job(port, trust) == "Running on a")
             finally:
                 node.send_signal(ending)
-                node.wait(60)
+                node.wait(WITHIN_S)
         until(lambda: not _listens(port))
 
 
@@ -207,7 +209,7 @@ def test_a_page_that_cannot_be_served_stops_no_node(tmp_path: Path) -> None:
                 assert node.poll() is None
             finally:
                 node.terminate()
-                assert node.wait(60) == 0
+                assert node.wait(WITHIN_S) == 0
     text = (tmp_path / "log").read_text()
     assert "Traceback" not in text
 
@@ -228,7 +230,7 @@ def test_off_loopback_it_speaks_tls_and_everybody_signs_in(tmp_path: Path, certi
                 assert found is not None
                 port = int(found[1])
                 assert first_frame(port, trust) == {"status": 401}
-                connection = http.client.HTTPSConnection("localhost", port, timeout=30, context=trust)
+                connection = http.client.HTTPSConnection("localhost", port, timeout=WITHIN_S, context=trust)
                 headers = {"X-Primacy": "1", "Host": "board.example", "Origin": "https://board.example"}
                 with contextlib.closing(connection):
                     connection.request("POST", "/dashboard/login", json.dumps({"code": found[2]}), headers)
@@ -237,7 +239,7 @@ def test_off_loopback_it_speaks_tls_and_everybody_signs_in(tmp_path: Path, certi
                     assert "Secure" in answer.headers["Set-Cookie"]
         finally:
             node.terminate()
-            node.wait(60)
+            node.wait(WITHIN_S)
 
 
 def test_ending_the_dashboard_leaves_nothing(feed: Feed, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ socket.socket(socket.AF_UNIX).bind(outside + ".socket")
 
 def test_a_process_that_slips_away_is_seen(tmp_path: Path) -> None:
     """The check itself: a session of its own, no environment, no parent, no terminal."""
-    left = alone.run(tmp_path / "at", [sys.executable, "-c", ESCAPES])
+    left = alone.run(tmp_path / "at", [sys.executable, "-c", ESCAPES], grace_s=1.0)
     assert left.code == 0, left
     assert [words.partition(": ")[2] for words in left.processes] == ["sleep 300 "]
     assert left.files == []

@@ -13,7 +13,7 @@ from primacy.settings.timing import PROFILES, for_lease
 from tests.contracts.test_cli import Said, say  # noqa: F401
 from tests.support import real_nodes as crowds
 from tests.support import servers
-from tests.support.canary import beside_a_canary
+from tests.support.canary import Canary, beside_a_canary
 from tests.support.real_nodes_on_lease import LeaseCrowd, lease_crowd
 from tests.support.servers import Server
 from tests.support.store_harness import made_new, short_waits
@@ -92,7 +92,7 @@ def test_L7_without_one_of_the_list_the_command_ends_in_time(server: Server, tmp
         server.thaw()
         crowd.acting(old.token)
         crowd.one_at_a_time()
-        assert "gives up the lease" in node.text
+        crowd.until(lambda: "gives up the lease" in node.text, "the holder to say so")
 
 
 def test_L7_the_row_belongs_to_the_list_until_it_is_released(
@@ -132,16 +132,21 @@ def test_with_a_list_and_a_secret_every_node_shows_all_and_orders_are_passed_on(
         others = [name for name in crowd.names if name != first.node]
         asked = crowd.nodes[others[0]]
         crowd.until(lambda: all_heard(crowd, asked), "all nodes to be heard")
-        seen = crowd.until(lambda: (found := asked.ask("/v1/cluster") or {}).get("acting") and found, "who acts")
-        assert seen["acting"] == [first.node]
-        rows = {row["node"]: row for row in seen["nodes"]}
-        assert rows[first.node]["workload"]["state"] == "running"
-        assert {rows[name]["role"] for name in others} == {"follower"}
-        asked.ask("/v1/transfer", {"to": others[1]})
-        second = crowd.acting(first.token)
-        assert second.node == others[1], "the others leave it to the one that was named"
-        asked.ask("/v1/pause", {"node": others[1]})
+
+        def all_shown() -> bool:
+            """What each said last may be older than what it is now."""
+            seen = asked.ask("/v1/cluster") or {"acting": [], "nodes": []}
+            rows = {row["node"]: row for row in seen["nodes"]}
+            acts = seen["acting"] == [first.node] and rows[first.node]["workload"]["state"] == "running"
+            return acts and {rows[name]["role"] for name in others} == {"follower"}
+
+        crowd.until(all_shown, "who acts, and who follows")
+        with Canary(crowd.timing.heartbeat_ms) as canary:
+            crowd.order(asked, "/v1/transfer", {"to": others[1]})
+            second = crowd.acting(first.token)
+        canary.judge(second.node == others[1], f"the others leave it to {others[1]}, that was named: {second}")
+        crowd.order(asked, "/v1/pause", {"node": second.node})
         third = crowd.acting(second.token)
-        assert third.node != others[1]
-        crowd.until(lambda: crowd.nodes[others[1]].document()["role"] == "paused", "a pause")
+        assert third.node != second.node
+        crowd.until(lambda: crowd.nodes[second.node].document()["role"] == "paused", "a pause")
         crowd.one_at_a_time()

@@ -25,6 +25,7 @@ from primacy.node.folder import Folder
 from primacy.settings import config_hash, load
 from primacy.transport.layout import packed, unpacked
 from primacy.transport.seal import Drop, Seal, Sort
+from tests.support.holder_process import state_of
 from tests.support.real_nodes import Crowd, Node, crowd_in
 from tests.support.waiting import wait_until
 
@@ -44,7 +45,7 @@ FAULTS = (
 )
 CRASHES_MAX = 12
 """Of one kind, before a vote is answered: the save has one or two of each, and the log a line."""
-ANSWER_S = 20.0
+ANSWER_S = 60.0
 """For an answer that must come."""
 
 
@@ -194,6 +195,8 @@ def crashes_of(voter: Voter, calls: str) -> int:
         voter.term += 1
         with Traced(voter.node, f"{calls}:signal=KILL:when={nth}"):
             answered = voter.ask(voter.a)
+        if state_of(str(voter.node.pid)) == "K":  # killed, and waits for a processor to die on
+            voter.node.wait()
         if not voter.node.is_up:  # also if it had answered, and died of something later that it wrote
             voter.restart()
             voter.remembers()

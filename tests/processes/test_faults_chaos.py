@@ -36,6 +36,7 @@ class Chaos:
         self.chance = random.Random(seed)
         self.burners = contextlib.ExitStack()
         self.told: list[str] = []
+        self.ending: list[Node] = []
         self.forgot = False
 
     @property
@@ -67,6 +68,10 @@ class Chaos:
 
     def kill_command(self, _: Node) -> None:
         tell_all(signal.SIGKILL, self.crowd.commands()[:1])
+
+    def end(self, node: Node) -> None:
+        node.process.terminate()
+        self.ending.append(node)
 
     def forget(self, node: Node) -> None:
         """Its disk is lost, once: two at a time would need an operator."""
@@ -120,7 +125,7 @@ class Chaos:
             *(crowds.kill_agent, crowds.kill_all, self.kill_guard, crowds.stop_agent, crowds.stop_agent_and_guards),
             *(crowds.stop_guards_and_agent, crowds.hang, self.stop_guards, self.stop_guards_and_kill_agent),
             *(self.kill_command, self.forget, self.say, self.say, self.partition, self.partition, self.one_way),
-            *(self.one_way, self.lossy, self.burn, lambda node: node.process.terminate()),
+            *(self.one_way, self.lossy, self.burn, self.end),
         ]
         end = time.monotonic() + seconds
         with self.burners:
@@ -142,6 +147,9 @@ def case_chaos(crowd: Crowd, seed: int, seconds: float = CHAOS_S) -> None:
         chaos.run(seconds)
         crowd.switch(loss=0, double=0)
         chaos.heal()
+        for node in chaos.ending:
+            node.wait()
+        crowd.start_missing()
         for node in crowd.nodes.values():
             crowd.order(node, "/v1/resume", {})
         crowd.agree()

@@ -44,13 +44,18 @@ def first_start(folder: Path, order: Sequence[str], init: str) -> None:
         if init:
             assert crowd.stamped() == []
             for name in init:
-                crowd.nodes[name].document()
-                with contextlib.suppress(Refused):  # said a second time, when it has begun already
-                    crowd.nodes[name].ask("/v1/init", {})
+                crowd.until(lambda n=name: is_told_to_begin(crowd.nodes[n]), f"{name} to be told")  # type: ignore[misc]
         crowd.acting()
         crowd.agree()
         crowd.one_now()
         assert crowd.tokens()[-1] - crowd.tokens()[0] < 1_000  # one base: two clusters would be far apart
+
+
+def is_told_to_begin(node: crowds.Node) -> bool:
+    """Said a second time, when it has begun already, it is refused."""
+    with contextlib.suppress(Refused):
+        return node.ask("/v1/init", {}) is not None
+    return True
 
 
 def test_M3_first_start_by_itself_in_every_order(tmp_path: Path) -> None:
@@ -102,10 +107,11 @@ def edited(folder: Path, before: str, after: str, order: Callable[[Crowd, str], 
         differs = f"the file names {','.join(after)}; the members (version 1) are {','.join(before)} ("
         told = [crowd.members(name)["file"] for name in before if name in after]
         assert all(one.startswith(differs) and "): the file counts only for a first start" in one for one in told), told
-        assert all(crowd.nodes[name].document()["role"] == "recovering" for name in fresh)
+        for name in fresh:
+            crowd.until(lambda n=name: crowd.nodes[n].document()["role"] == "recovering", f"{name} to recover")  # type: ignore[misc]
         crowd.done(min({*before} & {*after}), "members", "apply", "--yes")
         crowd.agreed(after)
-        assert crowd.members(after[0])["file"] is None
+        crowd.until(lambda: crowd.members(after[0])["file"] is None, "a file that says the same")
         crowd.agree()
         assert crowd.one_now().node in after
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.beside(order=400)
 
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
 NAMES = ("node1", "node2", "node3")
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 FILE = """
 addr: {data}
 slot_000: {{kind: simple_memory}}

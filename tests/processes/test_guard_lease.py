@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -57,10 +58,13 @@ class Pipe:
 
 
 def links_of(pid: int) -> list[str]:
-    try:
-        return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-    except OSError:
-        return []
+    """What its descriptors lead to. One that it closes while they are looked at hides none of the others."""
+    found = []
+    with contextlib.suppress(OSError):  # it is gone
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return found
 
 
 @pytest.fixture

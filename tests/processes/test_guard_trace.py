@@ -233,7 +233,7 @@ def test_G2_a_process_cannot_ask_so_in_another_way(open_harness: OpenHarness) ->
 def test_G2_the_command_can_trace_nobody_and_cannot_make_the_guard_let_go(open_harness: OpenHarness, mode: str) -> None:
     harness = open_harness(mode)
     found = says(harness, CLONE + ASKS_PTRACE, str(harness.guard_pid))
-    assert [found.pop("parent")] == harness.named("primacy-lock")
+    assert found.pop("parent") == harness.lock_holder()
     assert found == {"traceme": -1, "guard": -1, "holder": -1}, "EPERM"
     assert harness.commands()
 
@@ -432,14 +432,13 @@ def test_G3_a_killed_lock_holder_ends_the_run_and_the_next_one_has_its_own(open_
     """Nobody else could know when the tree is gone. The guard holds the lock until it has ended it itself."""
     harness = open_harness("traced")
     harness.start("escape", "ignore-term", expect=2)
-    (lock_holder,) = harness.named("primacy-lock")
-    harness.signal(signal.SIGKILL, lock_holder)
+    harness.signal(signal.SIGKILL, harness.lock_holder())
     assert harness.hear("exited")["signal"] == signal.SIGKILL
     harness.hear("gone")
     assert harness.commands() == []
     assert not harness.lock_is_free()
     harness.start("escape", expect=2, run=2)
-    assert len(harness.named("primacy-lock")) == 1
+    assert harness.lock_holder()
     one_at_a_time(harness.stamped())
 
 
@@ -448,7 +447,7 @@ def test_G3_a_stopped_lock_holder_goes_on_when_the_guard_is_dead(open_harness: O
     """It would keep the lock for ever."""
     harness = open_harness(mode)
     harness.start("escape", "ignore-term", expect=2)
-    harness.signal(signal.SIGSTOP, *harness.named("primacy-lock"))
+    harness.signal(signal.SIGSTOP, harness.lock_holder())
     harness.signal(signal.SIGKILL, harness.guard_pid)
     wait_until(harness.lock_is_free, within_s=KILLED_S)
     assert harness.commands() == []
@@ -457,7 +456,7 @@ def test_G3_a_stopped_lock_holder_goes_on_when_the_guard_is_dead(open_harness: O
 def test_G3_a_stopped_lock_holder_delays_no_end(open_harness: OpenHarness) -> None:
     harness = open_harness("traced")
     harness.start("escape", "ignore-term", expect=2)
-    harness.signal(signal.SIGSTOP, *harness.named("primacy-lock"))
+    harness.signal(signal.SIGSTOP, harness.lock_holder())
     harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
     harness.hear("exited")
     harness.hear("gone")
@@ -476,7 +475,7 @@ def test_G2_guard_and_lock_holder_killed_at_once(open_harness: OpenHarness, mode
     harness = open_harness(mode)
     harness.start("escape", "forking", "ignore-term", expect=20)
     with Canary(PROMPT_MS / 4) as canary:
-        kill_all(*harness.named("primacy-lock"), harness.guard_pid)
+        kill_all(harness.lock_holder(), harness.guard_pid)
         killed_ms = boot_ms()
         wait_until(lambda: not harness.commands(), within_s=KILLED_S)
     ended_at_once(harness, killed_ms, canary)
@@ -488,7 +487,7 @@ def test_F03_all_killed_at_once(open_harness: OpenHarness, mode: str) -> None:
     harness = open_harness(mode)
     harness.start("escape", "forking", "ignore-term", expect=20)
     with Canary(PROMPT_MS / 4) as canary:
-        kill_all(harness.agent_pid, *harness.named("primacy-lock"), harness.guard_pid)
+        kill_all(harness.agent_pid, harness.lock_holder(), harness.guard_pid)
         killed_ms = boot_ms()
         wait_until(lambda: not harness.commands(), within_s=KILLED_S)
     ended_at_once(harness, killed_ms, canary)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pytest
 from primacy.control.client import FoundNode, ask, find
 from primacy.control.eventlog import FILE_NAME
 from primacy.dashboard.page_server import DashboardPlan
+from primacy.errors import NotReached
 from tests.support.dashboard_feed import Served
 from tests.support.waiting import wait_until
 
@@ -31,23 +32,32 @@ until = partial(wait_until, every_s=0.05)
 
 
 class Node:
-    """A node that is alone, with a command."""
+    """A node that is alone, with a command. A hold is long here: a machine that stalls must not begin a third run."""
 
     def __init__(self, state: Path) -> None:
         self.state = state
         self.folder = str(state / "primacy/main")
         self.log = state.parent / "log"
         with self.log.open("ab") as log:
-            call = [*PRIMACY, "run", "--state-dir", str(state), "--", "sleep", "600"]
+            call = [*PRIMACY, "run", "--profile", "wan", "--state-dir", str(state), "--", "sleep", "600"]
             self.process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def runs(self) -> bool:
-        """Its command, of this start; and its hold was written down."""
+        """Its command, of this start; and that it does, and its hold, stand on the disk, where no kill takes them."""
         assert self.process.poll() is None, self.log.read_text()
-        said = self.history()
-        token = next((hold[3] for hold in reversed(said.get("holds", []))), 0)
         found = self.found()
-        return found is not None and bool(token) and ask(found, "/v1/state")["token"] == token
+        with suppress(NotReached):
+            state = ask(found, "/v1/state") if found is not None else {"token": 0}
+            return bool(state["token"]) and {("running", state["term"]), ("", state["token"])} <= self.written()
+        return False
+
+    def written(self) -> set[tuple[str, int]]:
+        """Of each event its code and term, of each hold its token."""
+        lines = "".join(file.read_text() for file in Path(self.folder).glob("history.*.jsonl")).splitlines(
+            keepends=True
+        )
+        rows = [json.loads(line) for line in lines if line.startswith("[") and line.endswith("]\n")]
+        return {(row[1], row[3]) for row in rows}
 
     def found(self) -> FoundNode | None:
         return find(self.folder)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.beside(order=390)
 class Told:
     """Hooks in a folder, and what they had to say."""
 
-    def __init__(self, folder: Path, script: str, limit_ms: int = 5_000) -> None:
+    def __init__(self, folder: Path, script: str, limit_ms: int = 600_000) -> None:
         self.folder = folder
         self.sentences: list[tuple[bool, str]] = []
         command = ("sh", "-c", script)
@@ -45,10 +45,10 @@ class Told:
         self.sentences.append((well, text))
 
     async def until(self, check: Callable[[], object]) -> None:
-        await wait_until_async(check, "", 40, 0.003)
+        await wait_until_async(check, "", 60, 0.003)
 
 
-until = partial(wait_until, within_s=40, every_s=0.005)
+until = partial(wait_until, within_s=60, every_s=0.005)
 
 
 def test_one_at_a_time_of_a_kind_in_order_and_bounded(tmp_path: Path) -> None:
@@ -94,13 +94,14 @@ def test_a_hook_that_hangs_is_killed_with_what_it_started_and_one_that_fails_is_
                 break
         pid = int((tmp_path / "pid").read_text())
         await told.until(lambda: not alive(pid))
+        told = Told(tmp_path, script)  # with all the time that a machine which stalls may take
         told.hooks.happened("lost", {"FAIL": "yes"})
-        await told.until(lambda: len(told.sentences) == 2)
+        await told.until(lambda: len(told.sentences) == 1)
         assert told.sentences[-1] == (False, "the hook lost ended with code 3")
         os.kill(int((tmp_path / "pid").read_text()), 9)  # what a hook leaves behind on purpose is its own
-        missing = Hooks({"lost": ("no-such-command",)}, 5_000, str(tmp_path), told._say)
+        missing = Hooks({"lost": ("no-such-command",)}, 600_000, str(tmp_path), told._say)
         missing.happened("lost", {})
-        await told.until(lambda: len(told.sentences) == 3)
+        await told.until(lambda: len(told.sentences) == 2)
         why = "the hook lost ended with code 126: no-such-command: no such program, or it may not be run"
         assert told.sentences[-1] == (False, why)
 

@@ -38,10 +38,10 @@ ctypes.CDLL = Library
 USE = """
 import asyncio, primacy
 from primacy import blocking
-with blocking.Lock("it", store="memory:", profile="lab") as leadership:
+with blocking.Lock("it", store="memory:", profile="wan") as leadership:
     print("blocking", leadership.left_ms() > 0)
 async def main():
-    async with primacy.Election("it", store="memory:", profile="lab", rest_ms=1) as election:
+    async with primacy.Election("it", store="memory:", profile="wan", rest_ms=1) as election:
         async for leadership in election:
             async with leadership:
                 leadership._hold.lose("as if it were not renewed")

@@ -104,11 +104,16 @@ def test_SIGTERM_leaves_the_blocks_and_releases(program: str, tmp_path: Path) ->
 OWN = """
 import signal, sys, time
 from primacy import blocking
+handled = []
+def own(*_):
+    print("mine", flush=True)
+    handled.append(True)
 if sys.argv[2] == "own":
-    signal.signal(signal.SIGTERM, lambda *_: print("mine", flush=True))
-with blocking.Lock("it", store=sys.argv[1], on_sigterm=sys.argv[2] != "without"):
+    signal.signal(signal.SIGTERM, own)
+with blocking.Lock("it", store=sys.argv[1], profile="wan", on_sigterm=sys.argv[2] != "without"):
     print("leads", flush=True)
-    time.sleep(0.1 if sys.argv[2] == "after" else 600 if sys.argv[2] == "without" else 2)
+    while sys.argv[2] != "after" and not handled:
+        time.sleep(0.01)
 print("after", flush=True)
 time.sleep(600 if sys.argv[2] == "after" else 0)
 """

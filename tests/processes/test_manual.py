@@ -27,10 +27,11 @@ from primacy.supervise.workload import WorkloadView
 from tests.processes.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 from tests.support.real_nodes import tree
 from tests.support.servers import stop_whole
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=30)
 
-WITHIN_S = 40.0
+WITHIN_S = 60.0
 
 
 # --- pause ------------------------------------------------------------------------------------------------------------
@@ -98,8 +99,7 @@ def test_however_often_it_is_asked_to_end_it_ends_with_0(say: Say, tmp_path: Pat
     while node.process.poll() is None and time.monotonic() < last:
         node.process.send_signal(signal.SIGTERM)
     assert node.process.poll() == 0, node.err.read_text()
-    while alive(pid):  # asked more than twice it leaves, and the guard goes on
-        assert time.monotonic() < last
+    wait_until(lambda: not alive(pid), "the end of the command")  # asked more than twice it leaves; the guard goes on
 
 
 # --- manual mode ------------------------------------------------------------------------------------------------------
@@ -231,10 +231,7 @@ def test_G8_a_fence_command_that_hangs_is_killed_with_its_group_and_so_it_is_at_
     pids = tmp_path / "pids"
     node.until(say, lambda _: pids.exists() and pids.read_text().count("\n") >= 2, "a second try")
     assert node.end() == 0
-    last = time.monotonic() + WITHIN_S
-    for pid in pids.read_text().split():
-        while alive(int(pid)):
-            assert time.monotonic() < last, "it lives on"
+    wait_until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()), "its end", WITHIN_S)
 
 
 def test_G8_any_node_shows_who_waits_and_passes_the_approval_on(say: Say, tmp_path: Path) -> None:  # noqa: F811
@@ -315,19 +312,27 @@ def test_G8_a_leader_that_loses_its_majority_while_it_fences_starts_nothing(say:
     write_secret(tmp_path / "secret")
     nodes = {name: Node(tmp_path, state=f"state-{name}", front=("--node", name)) for name in names}
     try:
-        leader = nodes["a"].until(say, lambda s: s["leader"], "a leader")["leader"]
-        others = [node.process for name, node in nodes.items() if name != leader]
-        nodes[leader].until(say, lambda s: "fence command" in (s["waits_for"] or ""), "a leader that fences")
         pids = tmp_path / "pids"
-        nodes[leader].until(say, lambda _: pids.exists() and "\n" in pids.read_text(), "its fence command")
+
+        def fences() -> str:
+            """Whoever leads now: on a machine that stalls it may be another one than a moment ago."""
+            said = {name: node.document(say) for name, node in nodes.items()}
+            known = pids.exists() and "\n" in pids.read_text()
+            its = (name for name, state in said.items() if state and "fence command" in (state["waits_for"] or ""))
+            return next(its, "") if known else ""
+
+        leader = wait_until(fences, "a leader that fences", WITHIN_S)
+        others = [node.process for name, node in nodes.items() if name != leader]
         for process in others:
             process.send_signal(signal.SIGSTOP)
-        lost = nodes[leader].until(say, lambda s: s["role"] != "leader", "a loss")
-        assert lost["workload"]["state"] == "stopped"
-        last = time.monotonic() + WITHIN_S
-        for pid in pids.read_text().split():
-            while alive(int(pid)):
-                assert time.monotonic() < last, "the fence command lives on"
+        nodes[leader].until(
+            say,
+            lambda s: s["role"] != "leader" and s["workload"]["state"] == "stopped",
+            "a loss, and nothing that runs",
+        )
+        wait_until(
+            lambda: not any(alive(int(pid)) for pid in pids.read_text().split()), "the end of fence commands", WITHIN_S
+        )
         for process in others:
             process.send_signal(signal.SIGCONT)
         nodes[leader].until(say, lambda s: s["leader"], "a leader again")

@@ -132,7 +132,7 @@ def test_a_request_is_for_its_election_alone(agents: Agents) -> None:
 def test_metrics_have_the_election_as_a_label_and_leader_is_asked_of_one(agents: Agents) -> None:
     found = agents.up[0].found()
     assert found is not None
-    line = http.client.HTTPConnection(found.host, found.port, timeout=10)
+    line = http.client.HTTPConnection(found.host, found.port, timeout=60)
     line.request("GET", "/metrics")
     text = line.getresponse().read().decode()
     for name in ELECTIONS:

@@ -12,14 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.support import real_nodes as crowds
-from tests.support.canary import beside_a_canary
+from tests.support.canary import Canary, beside_a_canary
 from tests.support.real_members import MembersCrowd, members_crowd
+from tests.support.safety_checks import safe
 from tests.support.stamp import Stamp
 
 pytestmark = pytest.mark.moments(order=205)
 
 HEARTBEAT_MS = 250
 """Of `lan`."""
+QUICK_MS = 50
+"""A canary that wakes so often misses a stall of 75 ms at most, a third of what one handover may take longer."""
+ORDINARY = 3
 
 
 def still(crowd: MembersCrowd, first: Stamp) -> None:
@@ -69,18 +73,22 @@ def test_R7_a_dead_node_is_replaced_at_a_bare_majority_and_the_command_is_never_
         crowd.agreed("".join(sorted({leader, other, "d"})))
         still(crowd, first)
         crowds.kill_all(crowd.nodes[other])
-        crowd.strike(lambda node: crowd.order(node, "/v1/step-down", {}))  # elected by the leader and the new one
+        crowd.hand_over()  # elected by the leader and the new one
 
 
 @beside_a_canary(HEARTBEAT_MS, passes_if_late=True)
 def test_R7_a_leader_that_is_replaced_hands_over_once(tmp_path: Path) -> None:
-    """As long as one handover that an operator asks for, and one heartbeat."""
-    with members_crowd(tmp_path / "crowd", "abc", "lan") as crowd:
+    """As long as one handover that an operator asks for, and one heartbeat.
+
+    A handover is a row of short waits of several processes, and of their disks. So the longest of some is what this one
+    is compared with, beside a canary that wakes often: the one of this whole test misses a stall of 375 ms.
+    """
+    with members_crowd(tmp_path / "crowd", "abc", "lan") as crowd, Canary(QUICK_MS) as canary:
         crowd.settle()
-        first = crowd.acting()
-        crowd.order(crowd.nodes[first.node], "/v1/step-down", {})
-        old = crowd.acting(first.token)
-        crowd.agree()
+        for _ in range(ORDINARY):
+            before = crowd.hand_over()
+            crowd.agree()
+        old = crowd.acting(before.token)
         crowd.come("d")
         ordinary = crowd.gaps_ms()
         asked = crowd.say(old.node, "members", "replace", old.node, "d", "--addr", crowd.addr("d"))
@@ -93,7 +101,7 @@ def test_R7_a_leader_that_is_replaced_hands_over_once(tmp_path: Path) -> None:
         crowd.agreed("".join(sorted({*"abcd"} - {old.node})))
         new = crowd.one_now()
         assert new.node != old.node
-        assert new.token > old.token
-        assert len(ordinary) == 1
-        assert len(crowd.gaps_ms()) == 2
-        assert crowd.gaps_ms()[-1] <= ordinary[0] + HEARTBEAT_MS, crowd.gaps_ms()
+        safe(new.token > old.token, f"{new} after {old}")
+        gaps = crowd.gaps_ms()
+        assert (len(ordinary), len(gaps)) == (ORDINARY, ORDINARY + 1)
+    canary.judge(gaps[-1] <= max(ordinary) + HEARTBEAT_MS, f"nobody ran it for so long at the handovers, in ms: {gaps}")

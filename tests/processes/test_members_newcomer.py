@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -49,17 +50,23 @@ def started_first(folder: Path) -> None:
         crowd.start("d")
         waits_for(crowd, "d", f"an operator to add it to the members (version 1), on one of their nodes: {ADD}")
         crowd.until(lambda: ADD in crowd.nodes["d"].text, "the same on the terminal")
-        assert crowd.nodes["d"].text.count(ADD) == 1
+        said_so = [line.partition(" waits for ")[2] for line in crowd.nodes["d"].text.splitlines()]
+        sentences = [sentence for sentence in said_so if sentence]
+        assert all(old != new for old, new in pairwise(sentences)), "when it is another one, and not again"
         said = crowd.say("d", "status")
         assert (said.returncode, ADD in said.stdout) == (1, True), said
-        assert "a node that asks to belong: d" in crowd.done("a", "members")
+        crowd.until(
+            lambda: "a node that asks to belong: d" in crowd.done("a", "members"), "a, which it asks like the others"
+        )
         assert "d is not in the file's list" in crowd.refused("d", "init", "--yes")
         killed(crowd, "d")
         crowd.start("d")
         waits_for(crowd, "d", ADD)
         assert "d votes since version" in crowd.done("b", "members", "add", "d", "--addr", address)
         crowd.agreed("abcd")
-        assert f"node d listens on UDP {address}" in crowd.nodes["d"].text
+        crowd.until(
+            lambda: f"node d listens on UDP {address}" in crowd.nodes["d"].text, "a line about where it listens"
+        )
         killed(crowd, "d")
         crowd.start("d")
         crowd.agreed("abcd")
@@ -84,14 +91,19 @@ def added_first(folder: Path) -> None:
         crowd.until(lambda: "d" in str(crowd.members(crowd.leader().name)["waits_for"]), "that it waits for d")
         crowd.start("d")
         crowd.agreed("abcd")
-        before = crowd.acting().token
-        crowd.done("a", "transfer", "d")
-        crowd.acting(before)
-        crowd.until(lambda: crowd.nodes["d"].document()["role"] == "leader", "d to lead")
+        crowd.until(lambda: runs_on_d(crowd), "d, which is told to lead and runs the command")
         killed(crowd, "d")
-        crowd.acting(crowd.tokens()[-1])
+        crowd.until(lambda: {one.node for one in crowd.living()} - {"d"}, "the command on another node")
         crowd.start("d")
         crowd.agreed("abcd")
+
+
+def runs_on_d(crowd: MembersCrowd) -> bool:
+    """Else the leader is told to hand over to it: once or twice, but where the machine stalls another may lead then."""
+    if crowd.acting().node == "d":
+        return True
+    crowd.say("a", "transfer", "d")
+    return False
 
 
 def lost_line(folder: Path) -> None:
@@ -104,10 +116,10 @@ def lost_line(folder: Path) -> None:
         crowd.write_file("c", "ab")
         crowd.start("c", file="c.yaml")
         crowd.agreed("abc")
-        assert f"node c listens on UDP {crowd.addr('c')}" in crowd.nodes["c"].text
+        crowd.until(lambda: f"node c listens on UDP {crowd.addr('c')}" in crowd.nodes["c"].text, "where it listens")
         leader = crowd.agree()
         killed(crowd, next(name for name in "ab" if name != leader))  # the two that are left need each other
-        crowd.strike(lambda node: crowd.order(node, "/v1/step-down", {}))
+        crowd.hand_over()
         crowd.one_now()
 
 
@@ -165,7 +177,7 @@ def nobody_there(folder: Path) -> None:
         crowd.listed["d"] = crowd.ports["d"] = int(bound.rpartition(":")[2])
         crowd.done("a", "members", "add", "d", "--addr", bound)
         crowd.agreed("abcd")
-        assert crowd.nodes["d"].document()["addr"] == bound
+        crowd.until(lambda: crowd.nodes["d"].document()["addr"] == bound, "d at the address where it is bound")
         crowd.one_now()
 
 
@@ -180,7 +192,7 @@ def second_cluster(folder: Path) -> None:
         crowd.start("c", "e", file="ce.yaml")
         for _ in range(2):
             waits_for(crowd, "c", "speaks for it already, and is not in the file's list")
-        assert crowd.nodes["e"].document()["role"] == "recovering"
+        crowd.until(lambda: crowd.nodes["e"].document()["role"] == "recovering", "e, which begins nothing")
         assert crowd.one_now().node in "ab"
         killed(crowd, "e")
         killed(crowd, "c")

@@ -23,8 +23,9 @@ ELECTIONS: dict[str, dict[str, Any]] = {
     "far": {"placement": {"avoid": "near", "only": ["a", "b", "c"]}},
 }
 SPREAD = tuple(name for name in ELECTIONS if name.startswith("e"))
-SPREAD_S = 120.0
-"""Handovers are made one after the other, about two seconds each, after some seconds of calm."""
+SPREAD_S = 300.0
+"""Handovers are made one after the other, about two seconds each, after some seconds of calm, which a machine that
+stalls makes longer. Only a hang reaches it."""
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +63,16 @@ def told(agents: Agents) -> str:
 
 def test_W3_after_the_start_elections_are_spread_and_wishes_are_kept(agents: Agents) -> None:
     even_over(agents, *"abcde")
-    found = agents.all_run("near", "far")
-    assert found["near"].node in "ab"
-    assert found["far"].node in "abc"
-    assert found["near"].node != found["far"].node
-    assert "nothing is to be handed over" in said(agents, "a", "rebalance", "--dry-run").stdout
+
+    def is_settled() -> bool:
+        """It may be even by chance while something is still to move for a wish, or as this machine stalled."""
+        found = agents.all_run("near", "far")
+        near, far = found["near"].node, found["far"].node
+        kept = near in "ab" and far in "abc" and near != far
+        return kept and "nothing is to be handed over" in said(agents, "a", "rebalance", "--dry-run").stdout
+
+    wait_until(is_settled, "wishes that are kept, and nothing to move", SPREAD_S, 0.5, lambda: told(agents))
+    even_over(agents, *"abcde")
 
 
 def test_W9_a_drained_node_leads_nothing_and_takes_nothing_back_until_undrain(agents: Agents) -> None:

@@ -155,7 +155,7 @@ async def seen_by_all(crowd: cache_peers.Crowd, key: str, *which: int) -> None:
     """All of these peers are asked at once; they give the same value."""
 
     async def get(api: str) -> bytes:
-        async with Client([api], timeout_ms=20_000) as client:
+        async with Client([api], timeout_ms=60_000) as client:
             return (await client.get(key)).value
 
     found = await asyncio.gather(*(get(crowd.apis[each]) for each in which or range(3)))

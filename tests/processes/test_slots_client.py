@@ -16,6 +16,7 @@ from primacy.errors import NotReached, Refused, SlotRefused, Unsure, UsageError
 from primacy.slots import Client, client
 from primacy.slots.client import WAITING_MAX
 from primacy.slots.load import Load, measured
+from tests.support.canary import beside_a_canary
 from tests.support.slots_harness import LIMIT_S, Harness, slots_of
 
 LONG_MS = 30_000
@@ -158,6 +159,7 @@ def test_when_leadership_moves_it_follows_and_nothing_is_done_twice(harness: Har
 
 
 @pytest.mark.later
+@beside_a_canary(500, passes_if_late=True)
 def test_nobody_leads_is_said_in_time(harness: Harness) -> None:
     harness.call(lambda: harness.server.follow("b"))
 
@@ -256,6 +258,7 @@ def test_a_frozen_node_is_left_by_clients_who_never_wait_long(
     asyncio.run(body())
 
 
+@beside_a_canary(500, passes_if_late=True)
 def test_why_nobody_was_reached_is_said() -> None:
     async def body() -> None:
         with unused() as nobody:

@@ -29,6 +29,7 @@ def harness():
 
 
 def test_when_leadership_ends_every_client_is_told_at_once(harness: Harness) -> None:
+    harness.server.line_s = LIMIT_S  # half a line is not given up meanwhile
     with harness.open() as idle, harness.open() as half:
         idle.ask(b"w000x\n", b"v000x\n")
         half.send(b"r00")

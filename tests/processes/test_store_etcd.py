@@ -19,7 +19,7 @@ from primacy.store import perform
 from primacy.store.etcd import EtcdStore
 from primacy.store.etcd_http import Endpoint, Gateway
 from tests.support.servers import Etcd, find, wait_for
-from tests.support.store_harness import Harness, row
+from tests.support.store_harness import LIMIT_MS, Harness, row
 from tests.support.store_proxy import Proxy
 from tests.support.store_world import LONG_MS, World
 
@@ -80,7 +80,7 @@ class Real(Etcd):
         self.start()
 
     def open(
-        self, clock: HandClock | None = None, limit_ms: int = 5_000, user: str = "", password: str = ""
+        self, clock: HandClock | None = None, limit_ms: int = LIMIT_MS, user: str = "", password: str = ""
     ) -> EtcdStore:
         gateway = Gateway([Endpoint("127.0.0.1", self.port)], limit_ms, user=user, password=password)
         self.opened.append(EtcdStore(gateway, clock=clock))
@@ -351,7 +351,7 @@ def test_L9_a_row_removed_by_hand_leaves_nobody_fast(calm_world: World, calm: Re
 def test_L5_no_connection_is_replaced_unnoticed(calm: Real) -> None:
     """Between the store and etcd stands a proxy that closes what is idle, as load balancers do."""
     proxy = Proxy(calm.port)
-    store = EtcdStore(Gateway([Endpoint("127.0.0.1", proxy.port)], 5_000))
+    store = EtcdStore(Gateway([Endpoint("127.0.0.1", proxy.port)], LIMIT_MS))
     harness = Harness(store)
     first = harness.look()
     assert (first.ok, harness.look().link) == (True, first.link)

@@ -35,11 +35,13 @@ from primacy.store.port import Lists, Notifies
 from primacy.store.pruning import prune
 from primacy.store.schema import schema
 from tests.contracts.test_store_contract import heard, readable
+from tests.support.canary import Canary
 from tests.support.kubernetes_server import ADMIN, Kubernetes
 from tests.support.real_nodes import kill_all
 from tests.support.real_nodes_on_lease import LeaseCrowd
 from tests.support.servers import fresh_of
 from tests.support.store_harness import LIMIT_MS, Harness, plain, row
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=131)
 
@@ -303,30 +305,40 @@ def test_news_of_a_release(api: Kubernetes, here: list[KubernetesStore]) -> None
     assert watcher.look().row == holder.look().row
 
 
+def answered(harness: Placing) -> StoreAnswer:
+    """Within the limit of its store, which is short: a server that has just come up may need longer at first."""
+    found: list[StoreAnswer] = []
+
+    def is_answered() -> bool:
+        found.append(harness.look())
+        return found[-1].ok
+
+    wait_until(is_answered, "an answer", every_s=0.2)
+    return found[-1]
+
+
 def test_L5_the_server_goes_away_and_comes_back(api: Kubernetes, here: list[KubernetesStore]) -> None:
     """With its etcd stopped an API server tries for half a minute to write: the store waits for its own limit."""
     harness = made(api, here, limit_ms=900)
-    harness.take()
-    before = harness.look()
+    made(api, here).take()
+    before = answered(harness)
     api.etcd.freeze()
-    began_s = time.monotonic()
-    (answer,) = perform(harness.store, [Renew("job", "a#1", 10, 1, before.server)])
-    took_s = time.monotonic() - began_s
+    with Canary(1_000) as canary:
+        began_s = time.monotonic()
+        (answer,) = perform(harness.store, [Renew("job", "a#1", 10, 1, before.server)])
+        took_s = time.monotonic() - began_s
     api.etcd.thaw()
     assert not answer.ok
-    assert took_s < 10, "not the half minute of the server"
-    deadline = time.monotonic() + 60
-    while not (after := harness.look()).ok and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert after.ok, after.reason
+    canary.judge(took_s < 10, f"{took_s:.1f} s, not the half minute of the server")
+    after = answered(harness)
     assert after.server == before.server
     assert after.link != before.link, "all observations start anew"
     assert after.position >= before.position
     api.kill()
     assert not harness.look().ok
     api.start()
-    again = harness.look()
-    assert (again.ok, again.server, again.row) == (True, before.server, after.row)
+    again = answered(harness)
+    assert (again.server, again.row) == (before.server, after.row)
     assert again.link != after.link
 
 
@@ -382,8 +394,7 @@ def test_L3_real_nodes_are_killed_and_told_to_step_down_and_never_two_run(api: K
         crowd.start()
         first = crowd.acting()
         time.sleep(WAIT_MAX_MS / 1_000 + 1)  # the other one has watched for the longest wait
-        told = crowd.acting()
-        crowd.order(crowd.nodes[told.node], "/v1/step-down", {})
+        told = crowd.until(crowd._told_to_step_down, "a leader that steps down")
         second = crowd.acting(told.token)
         assert second.token > first.token
         struck = crowd.strike(kill_all)

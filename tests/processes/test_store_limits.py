@@ -135,7 +135,7 @@ def test_a_pooler_in_transaction_mode_does_no_harm(pooler: Pooler) -> None:
 def test_where_LISTEN_does_not_get_through_it_is_said_once(pooler: Pooler) -> None:
     said: list[str] = []
     answers: queue.Queue[StoreAnswered] = queue.Queue()
-    thread = StoreThread(open_store(pooler.url(), limit_ms=LIMIT_MS), 500, note=said.append)
+    thread = StoreThread(open_store(pooler.url(), limit_ms=LIMIT_MS), LIMIT_MS, note=said.append)
     port = thread.port("job", answers.put, lambda _: None)
     others = [Harness(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
     for number in range(8):
@@ -178,7 +178,7 @@ def test_news_comes_without_a_look(here: Place) -> None:
     assert holder.take(new=row()).done
     news: queue.Queue[StoreNews] = queue.Queue()
     answers: queue.Queue[StoreAnswered] = queue.Queue()
-    thread = StoreThread(here.open(), 900)
+    thread = StoreThread(here.open(), LIMIT_MS)
     port = thread.port("job", answers.put, news.put)
     port.ask(1, Look("job"))
     assert answers.get(timeout=60).answer.ok

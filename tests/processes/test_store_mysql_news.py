@@ -23,10 +23,12 @@ from bench.lease_pair import NAME, Contender
 from primacy.election.inputs import StoreAnswered, StoreNews
 from primacy.election.store import Look
 from primacy.errors import NotReached
+from primacy.settings.timing import PROFILES
 from primacy.store import StoreThread, open_store
 from primacy.store.mysql import MysqlStore
 from primacy.store.mysql_news import PAUSE_GROWS, PAUSE_LEAST_S, WAIT_S, lock_name
 from primacy.store.port import NAME_MAX, News
+from tests.support.canary import Canary
 from tests.support.servers import MariaDb, server
 from tests.support.store_harness import LIMIT_MS, Harness, Place, place, row
 from tests.support.store_proxy import Proxy
@@ -196,11 +198,12 @@ def test_L3_a_killed_holder_wakes_looks_and_nothing_is_taken_early(here: Place) 
                 finally:
                     await contender.close()
 
-            took_ns, before, after = asyncio.run(watched())
+            with Canary(PROFILES["lan"].heartbeat_ms) as canary:
+                took_ns, before, after = asyncio.run(watched())
         finally:
             process.kill()
     assert took_ns / 1e6 > 3_061, "its own wait in the profile `lan`, after its first look"
-    assert after - before >= 5, "it looked more often than every 900 ms"
+    canary.judge(after - before >= 5, f"it looked {after - before} times, more often than every 900 ms")
 
 
 def test_the_end_of_a_holders_session_wakes_a_watcher(here: Place) -> None:
@@ -421,7 +424,7 @@ def test_many_names_without_locks_wake_no_more_looks_than_one(here: Place) -> No
     for name in names:
         watcher.look(name)
     began_s, heard = time.monotonic(), 0
-    while time.monotonic() < began_s + 1.0:
+    while (took_s := time.monotonic() - began_s) < 1.0 or (heard == 0 and took_s < HEARD_S):
         for name in names:
             watcher.look(name)
             watcher.store.listen()

@@ -29,7 +29,7 @@ needs_mariadb = pytest.mark.skipif("mariadb" not in servers_here(), reason="Mari
 
 
 def asked(url: str, **more: Any) -> StoreAnswer:
-    harness = Harness(open_store(url, limit_ms=5_000, **more))
+    harness = Harness(open_store(url, limit_ms=LIMIT_MS, **more))
     try:
         return harness.look()
     finally:
@@ -154,7 +154,7 @@ def test_a_role_without_rights_is_told_which_in_postgresql(tmp_path: Path) -> No
         owner, postgres = here.harness(), server("postgresql")
         assert isinstance(postgres, Postgres)
         postgres.admin("DROP ROLE IF EXISTS few", "CREATE ROLE few LOGIN", database="app")
-        few = Harness(open_store(here.url.replace("app@", "few@"), limit_ms=5_000))
+        few = Harness(open_store(here.url.replace("app@", "few@"), limit_ms=LIMIT_MS))
         try:
             final(few.look(), "permission denied for table primacy_leases", "primacy lease schema")
             postgres.admin("GRANT SELECT ON primacy_leases TO few", database="app")
@@ -164,7 +164,7 @@ def test_a_role_without_rights_is_told_which_in_postgresql(tmp_path: Path) -> No
             _everything_but_pruning(few)
             postgres.admin("GRANT DELETE ON primacy_leases TO few", database="app")
             _prunes(few)
-            other = Harness(open_store(here.url.replace("app@", "few@"), table="elsewhere", limit_ms=5_000))
+            other = Harness(open_store(here.url.replace("app@", "few@"), table="elsewhere", limit_ms=LIMIT_MS))
             final(other.look(), "permission denied for schema public", "primacy lease schema")
             other.store.close()
             assert owner.look().ok
@@ -284,7 +284,7 @@ def test_a_user_without_rights_is_told_which_in_mariadb(tmp_path: Path) -> None:
         table = "app.primacy_leases"
         maria.admin("CREATE OR REPLACE USER few@'%' IDENTIFIED BY 'f'", "CREATE TABLE IF NOT EXISTS app.other (x INT)")
         maria.admin("GRANT SELECT ON app.other TO few@'%'")
-        few = Harness(open_store(here.url.replace("app:secret%20word", "few:f"), limit_ms=5_000))
+        few = Harness(open_store(here.url.replace("app:secret%20word", "few:f"), limit_ms=LIMIT_MS))
         try:
             final(few.look(), "SELECT command denied", "primacy lease schema")
             maria.admin(f"GRANT SELECT ON {table} TO few@'%'")
@@ -295,7 +295,7 @@ def test_a_user_without_rights_is_told_which_in_mariadb(tmp_path: Path) -> None:
             maria.admin(f"GRANT DELETE ON {table} TO few@'%'")
             _prunes(few)
             other = Harness(
-                open_store(here.url.replace("app:secret%20word", "few:f"), table="elsewhere", limit_ms=5_000)
+                open_store(here.url.replace("app:secret%20word", "few:f"), table="elsewhere", limit_ms=LIMIT_MS)
             )
             final(other.look(), "command denied", "primacy lease schema")
             other.store.close()

@@ -7,6 +7,7 @@ themselves; no machine is too slow for that. How often the command moves is judg
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,14 +23,15 @@ from tests.support.earlier_version import LAST_0_1, exported, version_of
 from tests.support.holder_harness import WITHIN_S, Holders, Process
 from tests.support.real_nodes import CLUSTER, ELECTION, Crowd, crowd_in
 from tests.support.real_nodes_on_lease import LeaseCrowd
-from tests.support.servers import server, servers_here
+from tests.support.servers import empty, servers_here
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=186)
 
 OLD = "0.1.0"
 HEARTBEAT_MS = 250
-STORES = ("sqlite", "postgresql")
+KINDS = ("sqlite", "postgresql", "mariadb", "mysql", "etcd")
+"""What 0.1 had already."""
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +45,12 @@ def say(under: tuple[str, ...], folder: Path, *words: str) -> subprocess.Complet
     return subprocess.run(call, capture_output=True, text=True, cwd=folder, check=False, timeout=WITHIN_S)
 
 
-@pytest.fixture(params=STORES)
-def made_by_old(request: pytest.FixtureRequest, tmp_path: Path, old: tuple[str, ...]) -> str:
-    """A store's address, whose table the older version has made."""
-    if request.param not in ("sqlite", *servers_here()):
-        pytest.skip("PostgreSQL is not installed here")
-    if request.param == "postgresql":
-        server("postgresql").empty()
-    url = f"sqlite:///{tmp_path}/leases.db" if request.param == "sqlite" else server("postgresql").url()
-    made = say(old, tmp_path, "lease", "schema", "--new", "--yes", "--store", url)
+def made_by(version: tuple[str, ...], kind: str, folder: Path) -> str:
+    """A store's address, whose table this version has made."""
+    if kind not in ("sqlite", *servers_here()):
+        pytest.skip(f"{kind} is not installed here")
+    url = f"sqlite:///{folder}/leases.db" if kind == "sqlite" else empty(kind)
+    made = say(version, folder, "lease", "schema", "--new", "--yes", "--store", url)
     assert made.returncode == 0, made.stderr
     return url
 
@@ -115,11 +114,8 @@ def test_raft_nodes_of_0_1_are_upgraded_by_force(tmp_path: Path, old: tuple[str,
         upgrade(crowd, old)
 
 
-@pytest.mark.parametrize("made_by_old", ["sqlite"], indirect=True)
-def test_nodes_of_0_1_on_a_lease_are_upgraded_one_by_one(
-    tmp_path: Path, old: tuple[str, ...], made_by_old: str
-) -> None:
-    crowd = LeaseCrowd(tmp_path, made_by_old, "ab")
+def test_nodes_of_0_1_on_a_lease_are_upgraded_one_by_one(tmp_path: Path, old: tuple[str, ...]) -> None:
+    crowd = LeaseCrowd(tmp_path, made_by(old, "sqlite", tmp_path), "ab")
     try:
         upgrade(crowd, old)
         assert crowd.row().token >= crowd.tokens()[-1]
@@ -130,24 +126,37 @@ def test_nodes_of_0_1_on_a_lease_are_upgraded_one_by_one(
 # --- users of the library ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def users(tmp_path: Path, made_by_old: str) -> Iterator[Holders]:
+@contextlib.contextmanager
+def users_of(url: str, folder: Path) -> Iterator[Holders]:
     """Judged when they end: no two at once, and tokens that grow."""
-    found = Holders(tmp_path, made_by_old)
+    found = Holders(folder, url)
     try:
         yield found
     finally:
         found.end()
 
 
-def test_users_of_0_1_and_of_0_2_share_one_table(users: Holders, old: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_users_of_0_1_and_of_0_2_share_what_0_1_has_made(tmp_path: Path, old: tuple[str, ...], kind: str) -> None:
+    with users_of(made_by(old, kind, tmp_path), tmp_path) as users:
+        they_follow_each_other(users, old)
+
+
+def test_users_of_0_1_and_of_0_2_share_a_table_that_0_2_has_made(tmp_path: Path, old: tuple[str, ...]) -> None:
+    with users_of(made_by((), "sqlite", tmp_path), tmp_path) as users:
+        they_follow_each_other(users, old)
+
+
+def they_follow_each_other(users: Holders, old: tuple[str, ...]) -> None:
     """A new one follows an old one, and an old one a new one, after a kill and after a release; then four at once."""
     holder = users.start("lead", under=old)
+    assert holder.hear("leads")["version"] == OLD
     holder.hear("works")
     for under, ends in (((), Process.kill), (old, Process.kill), ((), Process.terminate), (old, Process.terminate)):
         following = users.start("lead", under=under)
         following.hear("sees")
         holder = followed(holder, ends, following)
+        assert holder.words("leads")[0]["version"] == (OLD if under else __version__)
     crowd = [users.start("lead", under=under) for under in (old, (), old, ())]
     for each in crowd:
         each.hear("sees")

@@ -148,6 +148,7 @@ class Crowd:
 
     async def _end_all(self) -> None:
         for process in self.processes:
+            self._killed.setdefault(process.pid, time.monotonic())
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGCONT)
             process.kill()
@@ -230,9 +231,11 @@ class Crowd:
     # --- what is done to them -----------------------------------------------------------------------------------------
 
     def kill(self, which: int) -> None:
+        """It surely lived until right before this. Read afterwards, the moment would be later than its death by as long
+        as this process stands still in between, in which another peer may rightly begin."""
+        self._killed.setdefault(self.processes[which].pid, time.monotonic())
         self.processes[which].kill()
         self.processes[which].wait()
-        self._killed.setdefault(self.processes[which].pid, time.monotonic())
 
     def freeze(self, which: int) -> None:
         self._frozen.append((self.processes[which].pid, time.monotonic()))

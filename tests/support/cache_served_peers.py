@@ -11,7 +11,7 @@ from typing import Any
 from primacy.cache.peer import Peer
 from tests.support.ports import free_ports
 
-LIMIT_S = 40.0
+LIMIT_S = 120.0
 
 
 def addresses(count: int) -> list[tuple[str, str]]:

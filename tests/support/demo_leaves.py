@@ -9,6 +9,8 @@ from typing import Any
 
 from tests.support import leftovers as alone
 
+HANGS_S = 300
+"""Beside what it was told to last: far more than its start, its scenes and its end take."""
 NO_FAILOVER = ("calm", "child")
 AFTER = {
     "stop": "a stopped node",
@@ -28,7 +30,7 @@ def play(
 ) -> tuple[alone.Left, dict[str, Any]]:
     """What it left, and its summary. It serves its page as always; there is no terminal, so no browser is opened."""
     call = [sys.executable, "-m", "primacy.cli.main", "demo", "--scenario", scenario, "--seconds", str(seconds)]
-    left = alone.run(place, [*call, *more, "--json"], traced=traced, within_s=seconds + 90)
+    left = alone.run(place, [*call, *more, "--json"], traced=traced, within_s=seconds + HANGS_S)
     return left, json.loads(left.out) if left.out else {}
 
 

@@ -357,6 +357,11 @@ class Harness:
     def named(self, comm: str) -> list[int]:
         return [pid for pid in self.processes() if status_of(pid).get("Name") == comm]
 
+    def lock_holder(self) -> int:
+        """The one, once it is called so: it says that itself, a moment after it was forked."""
+        (found,) = wait_until(lambda: self.named("primacy-lock"), "a lock holder")
+        return found
+
     def commands(self) -> list[int]:
         """Living processes of the tree, without guard, init and lock holder."""
         return [pid for pid in self.processes() if not status_of(pid).get("Name", "").startswith("primacy-")]

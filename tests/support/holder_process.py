@@ -52,7 +52,8 @@ def say(word: str, **more: Any) -> None:
 def begins(leadership: primacy.Leadership, profile: str = "lab") -> None:
     """In the body, so that whoever is alive now is alive beside it."""
     watched = os.environ.get("HOLDER_WATCHES", "")
-    say("leads", beside=state_of(watched) if watched else "", **claim(leadership, profile))
+    beside = state_of(watched) if watched else ""
+    say("leads", version=primacy.__version__, beside=beside, **claim(leadership, profile))
 
 
 def claim(leadership: primacy.Leadership, profile: str = "lab") -> dict[str, int]:

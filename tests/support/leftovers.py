@@ -7,7 +7,7 @@ until it has no child any more, or says who still lives.
 Files: the command has a home, a temporary folder and a working folder of its own, which are compared with what they
 were; and where strace is here, every call that makes, changes or removes a file is looked at, wherever that file is.
 
-python -m tests.support.leftovers REPORT -- COMMAND ...
+python -m tests.support.leftovers REPORT GRACE_S -- COMMAND ...
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 PR_SET_CHILD_SUBREAPER = 36
-GRACE_S = 1.0
-"""For a process that is about to end. One that sleeps then lives on."""
+GRACE_S = 15.0
+"""For a process that is about to end, and waits for one that waits for a processor, or for a disk that hangs. One that
+sleeps then lives on."""
 DYING_S = 60.0
 """For one that does not sleep: on a busy machine it waits for a processor, to end on or to die on."""
 KILL_MASK = 1 << signal.SIGKILL - 1
@@ -57,14 +58,16 @@ class Left(NamedTuple):
     """How many such calls were looked at; 0 without strace."""
 
 
-def run(place: Path, command: Sequence[str], *, traced: bool = False, within_s: float = 120) -> Left:
+def run(
+    place: Path, command: Sequence[str], *, traced: bool = False, within_s: float = 120, grace_s: float = GRACE_S
+) -> Left:
     """The command, in places of its own below `place`."""
     homes = {name: place / name for name in PLACES}
     for folder in homes.values():
         folder.mkdir(parents=True, mode=0o700)
         (folder / "before").write_text("as it was")
     report, trace = place / "report.json", place / "trace"
-    call = [sys.executable, "-m", "tests.support.leftovers", str(report), "--"]
+    call = [sys.executable, "-m", "tests.support.leftovers", str(report), str(grace_s), "--"]
     if traced:
         call += ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-s", "512", "-e", f"trace={CHANGING}", "-o", str(trace)]
     before = snapshot(homes.values())
@@ -166,24 +169,24 @@ def _changed(line: str) -> list[str]:
 
 
 def main() -> int:
-    report, dashes, *command = sys.argv[1:]
+    report, grace_s, dashes, *command = sys.argv[1:]
     assert dashes == "--"
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     process = subprocess.Popen(command)
     signal.signal(signal.SIGTERM, lambda *_: process.kill())
     code = process.wait()
-    left = _left()
+    left = _left(float(grace_s))
     Path(report).write_text(json.dumps({"code": code, "left": left}))
     return 0
 
 
-def _left() -> list[str]:
+def _left(grace_s: float) -> list[str]:
     """Those that are ours and live on. They are ended, so that a failed test leaves none either."""
     began_s = time.monotonic()
     while children := _children():
         waited_s = time.monotonic() - began_s
-        if waited_s > DYING_S or (waited_s > GRACE_S and any(map(_sleeps, children))):
+        if waited_s > DYING_S or (waited_s > grace_s and any(map(_sleeps, children))):
             break
         time.sleep(0.02)
     found = []

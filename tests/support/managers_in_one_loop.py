@@ -10,6 +10,7 @@ from primacy.agent.cluster import ManagedCluster
 from primacy.election.events import Event
 from primacy.election.model import Role
 from primacy.settings import of_mapping
+from tests.support.canary_in_loop import canary_in_loop
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until_async
 
@@ -117,7 +118,7 @@ class Nodes:
 
 def lived(scene: Callable[[Nodes], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with Nodes() as nodes:
+        async with Nodes() as nodes, canary_in_loop():
             await scene(nodes)
 
     asyncio.run(whole())

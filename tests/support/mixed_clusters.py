@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tests.support.canary_in_loop import canary_in_loop
 from tests.support.ghoti_double import Double
 from tests.support.managers_in_one_loop import LIMIT_S, PASSWORD, USER, Nodes
 
@@ -16,7 +17,7 @@ def played(scene: Callable[[Mixed], Awaitable[None]], pace: float = 0.15) -> Non
     """One scene in a loop of its own. Sockets of doubles that ended in the middle of a call are swept up quietly."""
 
     async def whole() -> None:
-        async with Mixed(pace) as nodes:
+        async with Mixed(pace) as nodes, canary_in_loop():
             await scene(nodes)
 
     asyncio.run(whole())

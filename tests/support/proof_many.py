@@ -2,8 +2,17 @@
 
     python -m tests.support.proof_many [--trials 4000] [--minutes 10] [--elections 60] [--profile lan]
 
-Agents are killed and started, drained and undrained, elections transferred, for so long. At the end every election runs
-somewhere, the spread is within one of even, and no command has ever run twice at once. Exit 1 if anything was violated.
+Agents are killed and started, drained and undrained, elections transferred, for so long. No command has ever run twice
+at once. No election was without a command for longer than its bound, judged beside a canary. At the end every election
+runs somewhere, and the spread is within one of even. Exit 1 if anything was violated, or if the canary was late where
+a bound was not kept. `tests/processes/test_many_chaos.py` does the same with fewer elections, for a minute.
+
+**The bound.** An election is without a command from the last stamp of one start to the first of the next. One failure
+alone costs at most what `primacy contract` calls the slowest start: the promise, and a spread for each of two nodes
+that campaign earlier and are not there. What goes wrong meanwhile may cost it the election that it was about to win:
+the count begins anew. A majority takes part all the time: an agent is killed only while three others take part in all
+elections. What is left is processor time: a node that fails hands over all that it led, and each of these needs a guard
+and a command, one after the other if nobody else leaves them a processor.
 """
 
 from __future__ import annotations
@@ -17,9 +26,15 @@ import time
 from collections import Counter
 from multiprocessing import Pool
 from pathlib import Path
+from typing import NamedTuple
 
+from primacy.election.raft.state import ORDER_STEPS
+from primacy.settings.contract import Contract, contract
+from primacy.settings.timing import PROFILES
 from primacy.sim.placement.trial import Trial
-from tests.support.many_agents import Agents, agents_in
+from tests.support import stamp
+from tests.support.canary import VOIDS, Canary
+from tests.support.many_agents import PATIENT, STOP_MS, Agents, agents_in
 from tests.support.waiting import wait_until
 
 FIRST_SEED = 100_000
@@ -29,6 +44,50 @@ NAMES = "abcde"
 EVERY_S = (2.0, 12.0)
 """Between two disturbances."""
 SPREAD_S = 300.0
+HEARTBEAT_MS = 250
+LATE_MS = 1_000.0
+"""What the canary may be late by, and what the bound has for it: far less than makes a leader step down (TERM)."""
+BEGIN_MS = 150.0
+"""Processor time of the start of a guard and a command, each an interpreter, on a machine that does nothing else."""
+STAMPED_NS = 500_000_000
+"""The last moment that is judged lies so far back: who is alive stamps every millisecond, or some later."""
+ABLE = ("leader", "follower", "candidate", "paused")
+"""Roles of a node that votes."""
+
+
+class Disturbance(NamedTuple):
+    what: str
+    at_ns: int
+
+
+class Gap(NamedTuple):
+    """An election was without a command."""
+
+    election: str
+    from_ns: int
+    to_ns: int
+
+    @property
+    def ms(self) -> float:
+        return (self.to_ns - self.from_ns) / 1e6
+
+
+class Told(NamedTuple):
+    """What one chaos did, and the longest time that an election was without a command."""
+
+    disturbances: list[Disturbance]
+    runs: int
+    longest: Gap
+    bound_ms: float
+    """Of that one."""
+
+    def __str__(self) -> str:
+        counts = Counter(one.what for one in self.disturbances)
+        told = ", ".join(f"{what} {times}" for what, times in sorted(counts.items()))
+        return (
+            f"{told}; {self.runs} runs of commands, 0 overlaps; longest without a command {self.longest.ms:,.0f} ms "
+            f"({self.longest.election}), bound {self.bound_ms:,.0f} ms"
+        )
 
 
 def judged(seed: int) -> tuple[int, list[str]]:
@@ -54,62 +113,122 @@ def say(agents: Agents, *words: str) -> None:
     subprocess.run(call, capture_output=True, timeout=120, check=False)
 
 
-def disturb(agents: Agents, draw: random.Random, down: list[str], drained: list[str]) -> str:
-    """One thing that goes wrong, or that an operator does. A majority stays up."""
-    what = draw.choice(("kill", "start", "drain", "undrain", "transfer", "rebalance"))
-    name = draw.choice(NAMES)
-    if what == "kill" and len(down) < 2 and name not in down:
-        agents.agents[name].process.kill()
-        agents.agents[name].process.wait(60)
-        down.append(name)
-    elif what == "start" and down:
-        name = down.pop(0)
-        agents.start(name)
-    elif what == "drain" and not drained and name not in down:
-        say(agents, "drain", name, "--no-wait")
-        drained.append(name)
-    elif what == "undrain" and drained and drained[0] not in down:
-        name = drained.pop()
-        say(agents, "undrain", name)
-    elif what == "transfer":
-        say(agents, "transfer", name, "--election", draw.choice(list(agents.elections)))
-    elif what == "rebalance":
-        say(agents, "rebalance", "--no-wait")
-    else:
-        return ""
-    return what
+def able(agents: Agents) -> set[str]:
+    """Agents that take part in all elections, and vote there."""
+    every = len(agents.elections)
+    return {agent.name for agent in agents.up if sum(row.get("role") in ABLE for row in agent.rows().values()) == every}
 
 
-def chaos(minutes: float, count: int, profile: str) -> bool:
-    """Overlaps are judged at the end of `agents_in`, over every run of every command."""
-    draw, done = random.Random(14), Counter[str]()
+class Chaos:
+    """Some minutes of it."""
+
+    def __init__(self, agents: Agents, seed: int) -> None:
+        self.agents = agents
+        self.draw = random.Random(seed)
+        self.down: list[str] = []
+        self.drained: list[str] = []
+        self.done: list[Disturbance] = []
+
+    def run(self, minutes: float, every_s: tuple[float, float]) -> None:
+        ends_s = time.monotonic() + minutes * 60
+        while time.monotonic() < ends_s:
+            self.disturb()
+            time.sleep(self.draw.uniform(*every_s))
+
+    def disturb(self) -> None:
+        """One thing that goes wrong, or that an operator does."""
+        what = self.draw.choice(("kill", "start", "drain", "undrain", "transfer", "rebalance"))
+        name = self.draw.choice(NAMES)
+        if what == "kill" and name not in self.down and len(able(self.agents) - {name}) > len(NAMES) // 2:
+            self.note(what)
+            self.agents.agents[name].process.kill()
+            self.agents.agents[name].process.wait(60)
+            self.down.append(name)
+        elif what == "start" and self.down:
+            self.note(what)
+            self.agents.start(self.down.pop(0))
+        elif what == "drain" and not self.drained and name not in self.down:
+            self.note(what)
+            say(self.agents, "drain", name, "--no-wait")
+            self.drained.append(name)
+        elif what == "undrain" and self.drained and self.drained[0] not in self.down:
+            self.note(what)
+            say(self.agents, "undrain", self.drained.pop())
+        elif what == "transfer":
+            self.note(what)
+            say(self.agents, "transfer", name, "--election", self.draw.choice(list(self.agents.elections)))
+        elif what == "rebalance":
+            self.note(what)
+            say(self.agents, "rebalance", "--no-wait")
+
+    def note(self, what: str) -> None:
+        self.done.append(Disturbance(what, stamp.now_ns()))
+
+    def calm(self) -> None:
+        """All are up, nobody is drained, every election runs."""
+        self.agents.start(*self.down)
+        for name in self.drained:
+            wait_until(lambda: len(self.agents.up[0].rows()) == len(self.agents.elections), "an agent that answers")
+            say(self.agents, "undrain", name)
+        self.agents.all_run(*self.agents.elections)
+
+
+def gaps(election: str, stamps: list[stamp.Stamp], from_ns: int, to_ns: int) -> list[Gap]:
+    """Times between these two moments at which no start of its command was alive."""
+    found, alive_ns = [], from_ns
+    for one in sorted(stamp.starts(stamps), key=lambda one: one.first_ns):
+        if alive_ns < min(one.first_ns, to_ns):
+            found.append(Gap(election, alive_ns, min(one.first_ns, to_ns)))
+        alive_ns = max(alive_ns, one.last_ns)
+    return found + ([Gap(election, alive_ns, to_ns)] if alive_ns < to_ns else [])
+
+
+def slowest_start_ms(profile: str) -> float:
+    """After one failure."""
+    made = contract(PROFILES[profile]._replace(**PATIENT), "raft", STOP_MS, len(NAMES), 1 + ORDER_STEPS)
+    assert isinstance(made, Contract)
+    return made.failover_worst_ms
+
+
+def bound_ms(gap: Gap, disturbances: list[Disturbance], one_ms: float, elections: int) -> float:
+    """What began before it may be its cause; what began while it lasted may have made it begin anew."""
+    anew = sum(gap.from_ns < each.at_ns < gap.to_ns for each in disturbances)
+    return (1 + anew) * one_ms + elections * BEGIN_MS + LATE_MS
+
+
+def chaos(
+    minutes: float, count: int, profile: str, *, even: bool = True, every_s: tuple[float, float] = EVERY_S
+) -> Told:
+    """Raises `SafetyViolation` at an overlap: that is judged at the end of `agents_in`, over all runs of all commands.
+
+    A bound that was not kept fails it, or is noted as void if the canary was late. `even`: waits for an even spread.
+    """
     elections = {f"e{number:02}": {} for number in range(count)}
     with (
+        Canary(HEARTBEAT_MS, LATE_MS) as canary,
         tempfile.TemporaryDirectory(prefix="primacy-many-") as folder,
         agents_in(Path(folder), elections, names=NAMES, profile=profile) as agents,
     ):
         agents.all_run(*elections)
-        down: list[str] = []
-        drained: list[str] = []
-        ends = time.monotonic() + minutes * 60
-        while time.monotonic() < ends:
-            done[disturb(agents, draw, down, drained)] += 1
-            time.sleep(draw.uniform(*EVERY_S))
-        agents.start(*down)
-        for name in drained:
-            wait_until(lambda: len(agents.up[0].rows()) == count, "an agent that answers")
-            say(agents, "undrain", name)
+        made, began_ns = Chaos(agents, 14), stamp.now_ns()
+        made.run(minutes, every_s)
+        made.calm()
 
-        def even() -> bool:
+        def is_even() -> bool:
             found = Counter(one.node for one in agents.all_run(*elections).values())
             return max(found.values()) - min(found[name] for name in NAMES) <= 1
 
-        wait_until(even, "an even spread", SPREAD_S, 1.0, agents.told)
-        runs = sum(len(agents.stamps(name)) for name in elections)
-    done.pop("", None)
-    told = ", ".join(f"{what} {times}" for what, times in sorted(done.items()))
-    print(f"chaos: {minutes} minutes, {count} elections, {told}; {runs} runs of commands, 0 overlaps", flush=True)
-    return True
+        if even:
+            wait_until(is_even, "an even spread", SPREAD_S, 1.0, agents.told)
+        ended_ns = stamp.now_ns() - STAMPED_NS
+        each = {name: agents.stamps(name) for name in elections}
+    found = [gap for name, stamps in each.items() for gap in gaps(name, stamps, began_ns, ended_ns)]
+    one_ms = slowest_start_ms(profile)
+    bounds = {gap: bound_ms(gap, made.done, one_ms, count) for gap in found}
+    for gap, bound in bounds.items():
+        canary.judge(gap.ms <= bound, f"{gap.election} was without a command for {gap.ms:,.0f} ms of {bound:,.0f} ms")
+    longest = max(found, key=lambda gap: gap.ms, default=Gap("none", 0, 0))
+    return Told(made.done, sum(len(stamps) for stamps in each.values()), longest, bounds.get(longest, one_ms))
 
 
 def main() -> int:
@@ -120,7 +239,11 @@ def main() -> int:
     parser.add_argument("--profile", default="lan")
     asked = parser.parse_args()
     clean = trials(asked.trials)
-    return 0 if chaos(asked.minutes, asked.elections, asked.profile) and clean else 1
+    told = chaos(asked.minutes, asked.elections, asked.profile)
+    print(f"chaos: {asked.minutes:g} minutes, {asked.elections} elections: {told}", flush=True)
+    for void in VOIDS:
+        print(f"void: {void}", flush=True)
+    return 0 if clean and not VOIDS else 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from primacy.errors import NotReached
 from tests.support import real_nodes as crowds
 from tests.support.real_nodes import CLUSTER, Crowd, Node
 from tests.support.store_harness import made_new
@@ -94,15 +95,21 @@ class ChangingCrowd(Crowd):
 
     def call(self, *words: str) -> str:
         """`primacy WORDS` beside the files, which must succeed: what it printed."""
-        said = subprocess.run(
-            [sys.executable, "-m", "primacy.cli.main", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            cwd=self.folder,
-            check=False,
-            timeout=120,
-        )
+
+        def answered() -> subprocess.CompletedProcess[str] | None:
+            """A node that stands still for seconds is not reached meanwhile: it is looked at again."""
+            said = subprocess.run(
+                [sys.executable, "-m", "primacy.cli.main", *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                cwd=self.folder,
+                check=False,
+                timeout=120,
+            )
+            return None if words[0] == "status" and said.returncode == NotReached.exit_code else said
+
+        said: subprocess.CompletedProcess[str] = self.until(answered, f"an answer to {words}")
         nobody = words[0] == "status" and said.returncode == 1  # as far as a node knows that has not recovered yet
         assert said.returncode == 0 or nobody, (words, said.returncode, said.stdout, said.stderr)
         return said.stdout

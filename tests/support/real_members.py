@@ -19,7 +19,7 @@ from typing import Any
 
 from primacy.errors import PrimacyError
 from tests.support import stamp
-from tests.support.real_nodes import Crowd, Node
+from tests.support.real_nodes import FRESH_NS, Crowd, Node
 
 CHANGE_MS = 60_000
 """How long a command waits for its change: only a hang reaches it."""
@@ -123,6 +123,16 @@ class MembersCrowd(Crowd):
 
         found: Node = self.until(look, "a leader")
         return found
+
+    def hand_over(self) -> stamp.Stamp:
+        """Whoever leads is told to step down, and another token's command runs: the old one. On a machine that stalls
+        the request may come to one that leads no more, which refuses it; then it is said to the next. Never an overlap.
+        """
+        old: stamp.Stamp = self.until(self._told_to_step_down, "a leader that steps down")
+        self.acting(old.token)
+        time.sleep(FRESH_NS / 1e9)  # so that an old one that goes on has stamped beside it
+        self.one_at_a_time()
+        return old
 
     def agreed(self, names: str, **kinds: str) -> dict[str, Any]:
         """All of these have the same register: these members, voters unless said otherwise, and nothing on its way."""

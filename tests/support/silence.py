@@ -49,6 +49,26 @@ def waited(timing: Timing, canary: Canary, took_ms: float, what: str) -> None:
     canary.judge(least < took_ms, f"{what}: {took_ms:.0f} ms without a command, {least:.0f} at least")
 
 
+def moves_away(crowd: Crowd, harm: Callable[[Node], object], lost: Callable[[str], str]) -> Handover:
+    """The next command runs on none of those that are lost with the struck one (itself among them).
+
+    An election that was under way at the blow may still be won by one of these, if a machine stood still before it:
+    that one keeps it no longer than the struck one. Else none of these is elected at all.
+    """
+    with contextlib.ExitStack() as watched:
+        canary = watched.enter_context(heartbeats_watched(crowd.timing))
+
+        def struck(node: Node) -> None:
+            harm(node)
+            watched.close()
+
+        done = crowd.strike(struck)
+    names = lost(done.struck.name)
+    crowd.elsewhere(names)
+    canary.judge(done.new.node not in names, f"{done.new.node} runs the command, and {names} are lost")
+    return done
+
+
 def outwaits_the_hold(crowd: Crowd, harm: Callable[[Node], object]) -> Handover:
     """Nobody releases: the next one waits. That somebody runs is the rule, not when."""
     with contextlib.ExitStack() as watched:

@@ -1,7 +1,7 @@
 """A command that says when it lived: every millisecond it stamps CLOCK_BOOTTIME into a mapped file.
 
     python -I -S stamp.py FILE [ignore-term] [block-term] [escape] [escape-heavy] [forking] [hopping] [heavy]
-        [exit=CODE,MS] [for=S] [@WAYS]
+        [exit=CODE,MS] [usr1=CODE] [for=S] [@WAYS]
 
 Every process takes a slot of its own in the file (made beforehand by `make_file`) and notes the node, token and run of
 its environment, the first and the last instant at which it was alive, and what it is: the command itself, a grandchild
@@ -9,8 +9,8 @@ that left by double fork and setsid (`escape`), or one of a tree that grows (`fo
 outlives whatever kills the process, so that it is judged afterwards, from outside. Each start of the command draws a
 number, which all of its tree stamp: two starts are two, also under one node, one token and one run.
 A `heavy` one has much memory, which the kernel takes back page by page before the process counts as gone; so has the
-grandchild of `escape-heavy`. It lives for
-20 seconds, or as long as `for` says. `@WAYS` is a file with further words: what the next start is to be like.
+grandchild of `escape-heavy`. It lives for 20 seconds, or as long as `for` says, or until SIGUSR1 ends it with the code
+of `usr1`. `@WAYS` is a file with further words: what the next start is to be like.
 """
 
 from __future__ import annotations
@@ -204,6 +204,10 @@ def heavy() -> mmap.mmap:
     return ballast
 
 
+def end_at_usr1(code: int) -> None:
+    signal.signal(signal.SIGUSR1, lambda *_: sys.exit(code))
+
+
 def main(path: str, *ways: str) -> int:
     for each in ways:
         if each.startswith("@"):
@@ -224,6 +228,8 @@ def main(path: str, *ways: str) -> int:
     ballast = heavy() if "heavy" in ways else None
     code = 0
     for way in ways:
+        if way.startswith("usr1="):
+            end_at_usr1(int(way.removeprefix("usr1=")))
         if way.startswith("exit="):
             code, after_ms = map(int, way.removeprefix("exit=").split(","))
             until_ns = now_ns() + after_ms * 1_000_000
