@@ -311,12 +311,12 @@ def test_one_who_led_earlier_and_says_late_that_it_lost_its_role_is_no_cause() -
         (2_010, "b", 12, "running", "the command runs: process 8, run 1"),
         (5_000, "a", 11, "majority-lost", "a lost its majority and stops its work (term 11)"),
         (5_005, "a", 12, "gone", "nothing of the command is left (run 1)"),
-        (6_000, "a", 12, "leader-silent", "a hears nothing of b any more (term 12)"),
+        (6_000, "a", 12, "leader-silent", "a no longer hears b (term 12)"),
         (6_100, "a", 13, "elected", "a leads (term 13)"),
         (6_110, "a", 13, "running", "the command runs: process 9, run 2"),
     )
     last = changes(rows)[-1]
-    assert (last.reason, last.gap_ms) == ("a hears nothing of b any more (term 12)", None)
+    assert (last.reason, last.gap_ms) == ("a no longer hears b (term 12)", None)
 
 
 def test_R_changes_of_the_members_are_told_with_who_asked_and_how_long_they_took() -> None:
@@ -341,7 +341,7 @@ def test_R_changes_of_the_members_are_told_with_who_asked_and_how_long_they_took
 def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_nothing() -> None:
     rows = happenings(
         (100, "a", 1, "elected", "a leads (term 1)"),
-        (5_000, "b", 1, "leader-silent", "b hears nothing of a any more (term 1)"),
+        (5_000, "b", 1, "leader-silent", "b no longer hears a (term 1)"),
         (5_010, "b", 2, "elected", "b leads (term 2)"),
         (5_005, "b", 2, "running", "the command runs"),
         (7_000, "c", 3, "elected", "c leads (term 3)"),
@@ -352,7 +352,7 @@ def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_no
     assert killed.reason.startswith(
         "a takes the release by c (term 3); the one before gave no reason: its agent was killed"
     )
-    assert silent == (2, "b", 5_010, "b hears nothing of a any more (term 1)", None, 10, None, None)
+    assert silent == (2, "b", 5_010, "b no longer hears a (term 1)", None, 10, None, None)
     assert unknown.reason == "not known here"
     assert changes([]) == []
 

@@ -423,7 +423,7 @@ def test_the_last_change_has_its_cause_its_gap_and_its_steps() -> None:
         row(5_000, "a", 1, "majority-lost", "a lost its majority and stops its work"),
         row(5_000, "a", 1, "stopping", "the command is told to end, and is killed if it lasts 299 ms more"),
         row(5_030, "a", 1, "gone", "nothing of the command is left (run 1)"),
-        row(6_100, "b", 1, "leader-silent", "b hears nothing of a any more"),
+        row(6_100, "b", 1, "leader-silent", "b no longer hears a"),
         row(6_120, "b", 2, "campaigns"),
         row(6_140, "b", 2, "elected", "b leads (term 2)"),
         row(6_160, "b", 2, "running", "the command runs: process 2, run 1"),

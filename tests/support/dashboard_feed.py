@@ -175,7 +175,7 @@ class Feed:
                 self.tell(name, "follows", f"{name} follows {a} (term 6)", term=6, at_ms=at - 7_900)
         self.tell(a, "majority-lost", f"{a} lost its majority and stops its work (term 6)", term=6, at_ms=at)
         self.tell(a, "gone", "nothing of the command is left (run 1)", term=6, at_ms=at + 21)
-        self.tell(b, "leader-silent", f"{b} hears nothing of {a} any more (term 6)", term=6, at_ms=at + 1_130)
+        self.tell(b, "leader-silent", f"{b} no longer hears {a} (term 6)", term=6, at_ms=at + 1_130)
         self.tell(b, "campaigns", f"{b} campaigns (term 7)", at_ms=at + 1_136)
         self.tell(b, "elected", f"{b} leads (term 7)", at_ms=at + 1_149)
         self.tell(b, "running", "the command runs: process 4711, run 1", at_ms=at + 1_171)

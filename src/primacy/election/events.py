@@ -104,7 +104,7 @@ SAYS: dict[str, str] = {
     Code.CAMPAIGNS: "campaign{s}",
     Code.ELECTED: "lead{s}",
     Code.FOLLOWS: "follow{s} {whom}",
-    Code.LEADER_SILENT: "hear{s} nothing of {whom} any more",
+    Code.LEADER_SILENT: "no longer hear{s} {whom}",
     Code.LEADER_LEFT: "lose{s} the leader {whom}",
     Code.MAJORITY_LOST: "lost its majority and stops its work",
     Code.HIGHER_TERM: "give{s} way to a higher term",
@@ -170,6 +170,14 @@ SAYS: dict[str, str] = {
 }
 """What a node does, for every code. {s}, {is} and {has} agree with how many nodes do it: see `agreed`."""
 
+RECOVERS = {
+    "no-memory": ("it has no memory of this cluster", "it had no memory of this cluster"),
+    "other-list": ("its ballot has other members", "its ballot had other members"),
+    "other-configuration": ("it ran with another configuration", "it had run with another configuration"),
+    "two-boots": ("its id is used twice", "its id was used twice"),
+}
+"""Why a node recovers, as its machine names it: in words, while it does, and afterwards."""
+
 
 def saying(code: str, term: int, subject: str, detail: str, value: int) -> str:
     """What an event says, without its node: what, in which term (0: left out), and why. Its verbs are to agree."""
@@ -178,6 +186,8 @@ def saying(code: str, term: int, subject: str, detail: str, value: int) -> str:
     for mark, text in (*whom.items(), ("{value}", f"{value:,}")):
         says = says.replace(mark, text)
     says += in_term(str(term))
+    if detail in RECOVERS and code in (Code.RECOVERING, Code.RECOVERED):
+        detail = RECOVERS[detail][code == Code.RECOVERED]
     return f"{says}: {detail}" if detail else says
 
 
