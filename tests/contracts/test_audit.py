@@ -158,10 +158,10 @@ def test_neither_a_monitor_nor_a_stranger_fills_it(serve: Callable[[Play], None]
 def test_what_another_node_passed_on_names_that_node(folder: Folder) -> None:
     log = EventLog(folder, print)
     agent = FakeAgent(log)
-    carry_out("pause", {}, agent, log, "c")
+    asyncio.run(carry_out("pause", {}, agent, log, "c"))
     agent.shown = node_status(ending=True)
     try:
-        carry_out("resume", {}, agent, log, "c")
+        asyncio.run(carry_out("resume", {}, agent, log, "c"))
     except Refused as error:
         refusal = str(error)
     rows = log.audit.last(10)

@@ -72,13 +72,13 @@ def test_an_order_that_is_passed_on_has_the_name_if_the_other_node_takes_it(
 def test_what_another_node_passes_on_is_told_with_both(serve: Callable[[Play], None]) -> None:
     async def play(served: Served) -> None:
         agent: FakeAgent = served.agent
-        carry_out("pause", {"node": "a", "by": "anna on host1"}, agent, served.log, "b")
+        await carry_out("pause", {"node": "a", "by": "anna on host1"}, agent, served.log, "b")
         assert agent.said_at == ["b, by anna on host1"]
-        carry_out("pause", {"node": "a"}, agent, served.log, "b")
+        await carry_out("pause", {"node": "a"}, agent, served.log, "b")
         assert agent.said_at[-1] == "b", "of a node of before"
         agent.shown = seen(view=FOLLOWS)
         with pytest.raises(UsageError):
-            carry_out("pause", {"node": "a", "by": []}, agent, served.log, "b")
+            await carry_out("pause", {"node": "a", "by": []}, agent, served.log, "b")
 
     serve(play)
 

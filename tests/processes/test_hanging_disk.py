@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from primacy.agent.placing import MAINTENANCE
+from primacy.agent.state import AGENT, PAUSED
 from primacy.cli import main
 from primacy.control.eventlog import FILE_NAME, kept
+from primacy.errors import Later, Refused
 from tests.support import hanging_disk
 from tests.support.many_agents import CLUSTER, PATIENT, AgentProcess, agents_in
 from tests.support.waiting import wait_until
@@ -77,3 +81,48 @@ def test_a_disk_that_hangs_while_the_file_is_read_again_holds_up_no_other_electi
         numbers = [json.loads(line)["number"] for line in path.read_text().splitlines()]
         assert numbers == list(range(1, len(numbers) + 1)), "all of them, in their order"
         assert kept(str(path))[-1].code == "released", "up to the end"
+
+
+def test_orders_that_a_hanging_disk_must_keep_are_answered_and_hold_up_no_election(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each says what becomes of it; it is done when the disk takes it, and the next start knows."""
+    hangs, runtime = tmp_path / "hangs", tmp_path / "runtime"
+    runtime.mkdir()
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(runtime))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv(hanging_disk.FOLDER, str(tmp_path / "state-a"))
+    monkeypatch.setenv(hanging_disk.HANGS, str(hangs))
+    store = f"sqlite:///{tmp_path}/leases.db"
+    assert main.run(["lease", "schema", "--new", "--yes", "--store", store]) == 0, "names are free at once"
+    elections = {"stays": LEASE, "goes": LEASE}
+    with agents_in(tmp_path, elections, names="a", module="tests.support.hanging_disk") as agents:
+        agents.all_run(*elections)
+        agent = agents.agents["a"]
+        token = wait_until(lambda: row_of(agent)["token"], "an answer")
+        folder = agent.state / CLUSTER
+        try:
+            hangs.touch()
+            began_s = time.monotonic()
+            late = r"did not answer within 2 s: .*see: primacy (status|placement)"
+            with pytest.raises(Refused, match=late):
+                agent.ask("/v1/pause", "goes", {})
+            with pytest.raises(Later, match="waits for its disk"):
+                agent.ask("/v1/resume", "goes", {})
+            missed = agent.ask("/v1/maintenance", order={"on": True})["missed"]
+            assert re.search(late, missed["a"]), missed
+            wanted_s = began_s + RENEWED_S + PATIENT["hold_ms"] / 1_000
+            row = wait_until(lambda: renewed(agent, wanted_s), "a hold that is renewed", WITHIN_S, 0.05)
+            assert row is not None
+            assert (row["role"], row["token"]) == ("leader", token)
+            assert not (folder / "goes" / PAUSED).exists()
+            assert not agent.ask("/v1/placement")["maintenance"]
+        finally:
+            hangs.unlink()
+        wait_until((folder / "goes" / PAUSED).exists, "the pause that is kept")
+        wait_until(lambda: agent.ask("/v1/placement")["maintenance"], "the maintenance that is kept")
+        assert (folder / AGENT / MAINTENANCE).exists()
+        wait_until(lambda: agents.acting("goes") is None, "the end of what is paused")
+        assert agent.ask("/v1/resume", "goes", {})["role"] != "paused"
+        assert not (folder / "goes" / PAUSED).exists(), "an answer means that it is durable"
+        agents.all_run("goes")

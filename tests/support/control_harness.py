@@ -67,7 +67,7 @@ class FakeAgent:
         assert not self.breaks, "a planted bug"
         return self.shown
 
-    def order(self, given: Input, said_at: str = "") -> None:
+    async def order(self, given: Input, said_at: str = "") -> None:
         self.told.append(given)
         self.said_at.append(said_at)
         if self.answers is not None:

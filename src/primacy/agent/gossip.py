@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from primacy.control import Heard, NodeStatus
@@ -102,7 +102,7 @@ class Gossip:
         clock: Clock,
         own: OwnStatus,
         events: GossipListener,
-        carry_out: Callable[[str, dict[str, Any], str], None],
+        carry_out: Callable[[str, dict[str, Any], str], Awaitable[None]],
     ) -> None:
         """`names`: of the other nodes; whoever sees them change sets them.
 
@@ -122,7 +122,9 @@ class Gossip:
         self._events: deque[GossipEvent] = deque(maxlen=EVENTS_MAX)
         self._event_timer: asyncio.TimerHandle | None = None
         self._asked: dict[int, asyncio.Future[GossipReply]] = {}
-        self._done: dict[tuple[str, int, int], tuple[int, GossipReply]] = {}
+        self._done: dict[tuple[str, int, int], tuple[int, GossipReply | None]] = {}
+        """None: it is being done."""
+        self._doing: set[asyncio.Task[None]] = set()
         self._alerted = RateLimiter(ALERT_AGAIN_MS, ALERTS_MAX)
         self._seen: dict[str, int] = {}
         """Since when each of the alerts of the last look has been found at every look."""
@@ -288,28 +290,45 @@ class Gossip:
                 )
                 self.transport.tell(sender, reply_row(refusal))
                 return
-            self._done[key] = (now_ms, self._carried_out(sender, order))
-        self.transport.tell(sender, reply_row(self._done[key][1]))
+            self._done[key] = (now_ms, None)
+            doing = asyncio.get_running_loop().create_task(self._do(key, order))
+            self._doing.add(doing)
+            doing.add_done_callback(self._over)
+        elif (reply := self._done[key][1]) is not None:
+            self.transport.tell(sender, reply_row(reply))
 
-    def _agent_carried_out(self, sender: str, order: GossipRequest) -> GossipReply:
+    async def _do(self, key: tuple[str, int, int], order: GossipRequest) -> None:
+        sender = key[0]
+        reply = await self._carried_out(sender, order)
+        self._done[key] = (self.clock.now_ms(), reply)
+        if not self._closed:
+            self.transport.tell(sender, reply_row(reply))
+
+    def _over(self, doing: asyncio.Task[None]) -> None:
+        """A fault of this code is told at once, and not when somebody misses the answer."""
+        self._doing.discard(doing)
+        if not doing.cancelled():
+            doing.result()
+
+    async def _agent_carried_out(self, sender: str, order: GossipRequest) -> GossipReply:
         assert self.of_agents is not None
         try:
-            self.of_agents.carry_out(order.name, order.body, sender)
+            await self.of_agents.carry_out(order.name, order.body, sender)
         except UsageError as error:
             return GossipReply(order.number, WRONG, str(error))
         except PrimacyError as error:
             return GossipReply(order.number, REFUSED, str(error))
         return GossipReply(order.number, DONE, "")
 
-    def _carried_out(self, sender: str, order: GossipRequest) -> GossipReply:
+    async def _carried_out(self, sender: str, order: GossipRequest) -> GossipReply:
         if self.of_agents is not None and order.name in AGENT_REQUESTS:
-            return self._agent_carried_out(sender, order)
+            return await self._agent_carried_out(sender, order)
         if order.name not in PASSED:
             return GossipReply(
                 order.number, WRONG, f"{order.name}: node {self.node} does not take this from another node"
             )
         try:
-            self.carry_out(order.name, order.body, sender)
+            await self.carry_out(order.name, order.body, sender)
         except UsageError as error:
             return GossipReply(order.number, WRONG, str(error))
         except PrimacyError as error:
@@ -322,7 +341,7 @@ class OfAgents(Protocol):
 
     def heard(self, sender: str, row: list[Any]) -> None: ...
 
-    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None: ...
+    async def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None: ...
 
 
 def _outcome(answer: GossipReply) -> str:

@@ -139,6 +139,7 @@ class Agent:
         self.driver = self._driver(chosen)
         operations = Operations(folder, self.shown.status, self.tell, self.events, self.peers, self.gate, health)
         operations.is_saving = lambda: self.driver.is_saving
+        self.disk_orders = operations.disk
         self.control_api = shared.control(settings, folder, self.node, operations, self.events.events)
         self.page = shared.page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self.log.warn)
         self.gossip = self._gossip(operations)
@@ -254,6 +255,7 @@ class Agent:
     async def close(self) -> None:
         self.signals.told = None
         self.driver.close()
+        self.disk_orders.close()
         await self.driver.settled()
         if self._recovering_timer is not None:
             self._recovering_timer.cancel()

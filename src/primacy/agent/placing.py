@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from primacy.agent.disk_orders import DiskOrders
 from primacy.agent.state import is_paused, keep
 from primacy.control import NodeStatus
 from primacy.control.placement import AgentRequest, AgentRow, placement_document, read_row, request_of, row_of
@@ -67,6 +69,7 @@ class Placing:
         self.say = say
         self.settings: Settings
         self.machine: PlacementMachine
+        self.disk = DiskOrders(f"the agent of node {node}", say)
         self.drained = _has(folder, DRAINED)
         self.maintenance = _has(folder, MAINTENANCE)
         self.intent: Intent | None = None
@@ -106,6 +109,7 @@ class Placing:
 
     def close(self) -> None:
         self._closed = True
+        self.disk.close()
         self._timer.end()
 
     # --- what is known ------------------------------------------------------------------------------------------------
@@ -304,7 +308,7 @@ class Placing:
 
     async def _ask_one(self, node: str, request: AgentRequest) -> None:
         if node == self.node:
-            self.carry_out(request.name, request.body, "")
+            await self.carry_out(request.name, request.body, "")
             return
         now_ms = self.clock.now_ms()
         for _, agent in sorted(self.agents().items()):
@@ -314,38 +318,39 @@ class Placing:
                 return
         raise NotReached(f"node {node} is not heard in any election: say it there, or when it is up again")
 
-    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
+    async def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
         """On this node."""
         names = (self.node,) if name in ("drain", "undrain") else ()
         request = request_of(name, body, names)
         by = f" (said at {said_at})" if said_at else ""
         match request.name:
             case "drain" | "undrain":
-                self._set(DRAINED, on=request.name == "drain")
+                await self._set(DRAINED, on=request.name == "drain")
                 self.say(f"an operator asks to {request.name} node {self.node}{by}")
             case "maintenance":
-                self._set(MAINTENANCE, on=request.on)
+                await self._set(MAINTENANCE, on=request.on)
                 self.say(f"an operator says: maintenance {'begins' if request.on else 'is over'}{by}")
             case _:
                 self.say(f"an operator asks for a rebalance{by}")
                 self._perform(self.machine.step(self.clock.now_ms(), Rebalance()))
-        self._timer.set(0)
-        self._tell()
+                self._timer.set(0)
+                self._tell()
 
-    def _set(self, file: str, *, on: bool) -> None:
-        """Raises `Refused` if the disk does not take it: then nothing has changed."""
-        try:
-            if on:
-                keep(self.folder, file, b"primacy says so: see primacy placement\n")
-            elif _has(self.folder, file):
-                os.unlink(file, dir_fd=self.folder.handle)
-                self.folder.sync()
-        except OSError as error:
-            raise Refused(f"{self.folder.path(file)}: {error.strerror}; nothing was changed") from None
-        if file == DRAINED:
-            self.drained = on
-        else:
-            self.maintenance = on
+    async def _set(self, file: str, *, on: bool) -> None:
+        """Raises `Refused` if the disk does not take it, and nothing has changed, or if it takes too long: then it
+        changes when the disk takes it."""
+
+        def kept() -> None:
+            if file == DRAINED:
+                self.drained = on
+            else:
+                self.maintenance = on
+            if not self._closed:
+                self._timer.set(0)
+                self._tell()
+
+        late = f"{'this' if on else 'the end of this'} begins when the disk takes it; see: primacy placement"
+        await self.disk.change(self.folder, partial(_keep if on else _forget, file), late, kept)
 
 
 def placement_of(said: Any) -> Placement:
@@ -361,6 +366,22 @@ def _kinds(status: NodeStatus) -> dict[str, str]:
 
 def _leader(status: NodeStatus) -> str:
     return status.node if status.view.role is Role.LEADER else status.view.leader
+
+
+def _keep(file: str, folder: Folder) -> None:
+    try:
+        keep(folder, file, b"primacy says so: see primacy placement\n")
+    except OSError as error:
+        raise Refused(f"{folder.path(file)}: {error.strerror}; nothing was changed") from None
+
+
+def _forget(file: str, folder: Folder) -> None:
+    try:
+        if _has(folder, file):
+            os.unlink(file, dir_fd=folder.handle)
+            folder.sync()
+    except OSError as error:
+        raise Refused(f"{folder.path(file)}: {error.strerror}; nothing was changed") from None
 
 
 def _has(folder: Folder, name: str) -> bool:

@@ -148,8 +148,8 @@ class Shown(Protocol):
 class AgentPort(Shown, Protocol):
     """What the control API needs of the agent."""
 
-    def order(self, given: Order, said_at: str = "") -> None:
-        """Its effects are done when this returns. `said_at`: the node that passed it on."""
+    async def order(self, given: Order, said_at: str = "") -> None:
+        """Its effects are done when this returns, and durable. `said_at`: the node that passed it on."""
         ...
 
     async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:

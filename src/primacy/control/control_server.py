@@ -232,7 +232,7 @@ class AnswersForNodes(LoopbackServer):
         async with self.recorded(request, name, body, asked) as record:
             target = target_of(name, body, asked.port.status())
             if not target:
-                carry_out(name, body, asked.port, asked.events)
+                await carry_out(name, body, asked.port, asked.events)
                 return web.json_response(document(asked.port.status()))
             said = await asked.port.pass_on(target, name, body)
             record.passed_to = target

@@ -63,19 +63,19 @@ def _on_a_lease(name: str, body: dict[str, Any], status: NodeStatus) -> str:
     return ""
 
 
-def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str = "") -> None:
+async def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str = "") -> None:
     """Does it on this node. `said_at`: the node that passed it on. Raises `UsageError` or `Refused`."""
     try:
-        _carry_out(name, body, port, events, said_at)
+        await _carry_out(name, body, port, events, said_at)
     except PrimacyError as error:
         _record(name, body, port, events, said_at, str(error))
         raise
     _record(name, body, port, events, said_at)
 
 
-def _carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str) -> None:
+async def _carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str) -> None:
     before = events.newest
-    port.order(order_of(name, body, port.status()), _told_by(name, body, said_at or port.status().node, said_at))
+    await port.order(order_of(name, body, port.status()), _told_by(name, body, said_at or port.status().node, said_at))
     for entry in events.after(before):
         if entry.code in (Code.INIT_REFUSED, Code.MEMBERS_REFUSED) and entry.node == port.status().node:
             raise Later(entry.text) if entry.value else Refused(entry.text)

@@ -8,6 +8,7 @@ sentence that says how to mend it; nothing is mended silently but what we have j
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import os
 import stat
@@ -38,6 +39,12 @@ class Folder:
         except BaseException:
             os.close(self.handle)
             raise
+
+    def again(self) -> Folder:
+        """The same folder, open once more: for a thread that may need it longer."""
+        other = copy.copy(self)
+        other.handle = os.dup(self.handle)
+        return other
 
     def close(self) -> None:
         os.close(self.handle)
