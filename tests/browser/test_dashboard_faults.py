@@ -212,6 +212,8 @@ def outage(it: Broken) -> tuple[float, float]:
         return [row["at_unix_ms"] for row in told if row["code"] == "gone" and row["at_unix_ms"] >= began_ms]
 
     ended_ms = max(until(ends, "the confirmed end of the command"))
+    asked = [row["text"] for row in it.lab.get(f"/v1/events?after={mark}") if row["code"] == "lab"]
+    assert asked == ["the lab divides the network: no side has a majority"], "in words, not by the name of the shape"
     red_ms = it.sampled("one.level === 'bad'", began_ms)
     grey_ms = it.sampled("one.holder !== 'ok'", began_ms)
     it.order("heal")

@@ -149,6 +149,52 @@ def test_a_double_signature_turns_everything_red(browser: Browser, lab: Feed, bo
     tab.close()
 
 
+DRAWN = """(tone) => [...document.querySelectorAll(`.map .knot[data-tone="${tone}"]`)].map((knot) => {
+  const [r, g, b] = getComputedStyle(knot.querySelector(".knot-body")).stroke.match(/\\d+/g).map(Number);
+  return [knot.dataset.node, r > g + 60 && r > b + 60 ? "red" : "calm"];
+})"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_two_leaders_of_bully_are_shown_as_two_and_nothing_is_green(
+    browser: Browser, lab: Feed, board: Served, scheme: str
+) -> None:
+    """No promise is broken, and two act: on every page, from the first picture of a page that begins meanwhile."""
+    lab.strategy, lab.at_most_one = "bully", False
+    tab = Tab(browser, board.url, scheme=scheme)
+    page = tab.open("network")
+    level(page, "ok")
+    assert green(page) != []
+    lab.parts = {"a": "a", "b": "a", "c": "a", "d": "d", "e": "d"}
+    lab.cut = {(one, other) for one in "abc" for other in "de"} | {(one, other) for one in "de" for other in "abc"}
+    expect(page, ".strip-holder", "2 parts: a leads b, c · d leads e")
+    for name in "ad":
+        page.wait_for_selector(f'.knot[data-node="{name}"][data-tone="leader"] .knot-work[data-acts="acts"]')
+    assert page.evaluate(DRAWN, "leader") == [["a", "red"], ["d", "red"]]
+    assert page.evaluate(DRAWN, "follower") == [[name, "calm"] for name in "bce"], "they are cut off, and no trouble"
+    assert (page.title()[:9], icon(page)) == ("✖ divided", "/dashboard/static/favicon-bad.svg")
+    assert page.inner_text(".strip-margin") == "5 of 5 nodes up"
+    page.wait_for_selector("#banners .banner.bad >> text=a and d lead, each in its part")
+    later = Tab(browser, board.url, scheme=scheme)
+    for name in PAGES:
+        for each in (tab, later):
+            each.open(name)
+            each.page.wait_for_selector("#page > *")
+            level(each.page, "bad")
+            each.page.wait_for_timeout(150)
+            assert green(each.page) == [], name
+    later.page.goto(board.url.replace("/dashboard", "/embed/status"))
+    expect(later.page, ".strip-holder", "2 parts: a leads b, c · d leads e")
+    assert green(later.page) == []
+    later.close()
+    lab.parts.clear()
+    lab.cut.clear()
+    expect(page, ".strip-holder", "One holder: a")
+    assert green(page) != []
+    assert tab.said == []
+    tab.close()
+
+
 def test_the_margin_is_green_yellow_at_zero_and_red_without_a_majority(
     browser: Browser, lab: Feed, board: Served
 ) -> None:

@@ -285,7 +285,7 @@ def test_a_handover_is_told_with_its_reason_and_its_phases() -> None:
         (105, "a", 1, "running", "the command runs: process 7, run 1"),
         (5_000, "b", 1, "follows", "b follows a (term 1)"),
         (9_000, "a", 1, "step-down", "a steps down (term 1): an operator asked for it"),
-        (9_001, "a", 1, "stopping", "the command is told to end, and killed in 3,000 ms"),
+        (9_001, "a", 1, "stopping", "the command is told to end, and is killed if it lasts 3,000 ms more"),
         (9_010, "a", 1, "gone", "nothing of the command is left (run 1)"),
         (9_018, "c", 1, "release-applied", "c takes the release by a (term 1)"),
         (9_012, "b", 1, "release-applied", "b takes the release by a (term 1)"),

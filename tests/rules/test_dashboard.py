@@ -107,6 +107,10 @@ def test_two_leaders_in_two_parts_of_a_bully_cluster_are_shown_as_what_they_are(
     [alert] = model["alerts"]
     assert (alert["code"], alert["level"]) == ("islands", "bad")
     assert alert["text"].startswith("a and c lead, each in its part of the network. bully promises one leader per part")
+    strip = model["strip"]
+    assert (strip["level"], strip["alert"], strip["title"]) == ("bad", "parts", "divided")
+    assert (strip["holder"]["level"], strip["holder"]["text"]) == ("bad", model["job"]["text"])
+    assert strip["margin"] == {"level": "unknown", "text": "5 of 5 nodes up"}, "of which part could one more fail?"
     assert model["head"]["at_most_one"] is False
 
 
@@ -119,10 +123,22 @@ def test_the_same_two_leaders_are_the_worst_alarm_where_at_most_one_was_promised
 
 
 def test_a_leader_that_died_is_no_island_although_its_last_word_is_young() -> None:
-    model = view(divided(led("a", "a"), led("b", "b"), overlapping=()))
+    last = led("a", "a")._replace(told_ms=400, heard_ms=400)
+    model = view(divided(last, led("b", "b"), overlapping=()))
     assert model["islands"] == []
     assert model["alerts"] == []
-    assert model["job"]["text"] in ("a leads", "b leads")
+    assert model["job"]["text"] == "b leads"
+    assert model["strip"]["alert"] == ""
+
+
+def test_two_leaders_are_red_before_their_spans_are_known_to_overlap() -> None:
+    """A page that begins in a divided network has one look at each: two are shown, and neither may be green."""
+    model = view(divided(led("a", "a"), led("c", "c")))
+    assert (model["job"]["state"], model["job"]["level"]) == ("overlap", "bad")
+    assert model["job"]["text"] == "a and c lead at the same time"
+    assert (model["strip"]["alert"], model["strip"]["holder"]["node"]) == ("two", "")
+    work = view(divided(*(led(name, name)._replace(workload_kind="process") for name in "ac")))
+    assert work["job"]["text"] == "a and c run the command at the same time"
 
 
 def test_parts_that_met_are_one_cluster_again() -> None:

@@ -67,16 +67,16 @@ def test_the_strip_counts_and_has_the_colour_of_the_worst() -> None:
     assert strip["margin"]["text"] == "as node a tells it"
     assert model["head"]["many"] is True
     well = elections_view(told_of({"node": "a", "elections": [WELL]}), "", 0)["strip"]
-    assert (well["level"], well["alarm"]) == ("ok", False)
+    assert (well["level"], well["alert"]) == ("ok", "")
     two = elections_view(told_of({"elections": [{**WELL, "acting": ["a", "b"]}]}), "", 0)["strip"]
-    assert (two["level"], two["alarm"]) == ("bad", True)
+    assert (two["level"], two["alert"]) == ("bad", "two")
 
 
 def test_an_agent_that_does_not_answer_leaves_nothing_green() -> None:
     told = told_of({"cluster": "billing", "node": "a", "elections": [WELL]})
     model = elections_view(told, "nothing answers at 127.0.0.1:1", 5)
     assert model["source"] == {"ok": False, "text": "nothing answers at 127.0.0.1:1", "since_unix_ms": 5}
-    assert (model["strip"]["level"], model["strip"]["alarm"]) == ("unknown", False)
+    assert (model["strip"]["level"], model["strip"]["alert"]) == ("unknown", "")
     assert [each["level"] for each in model["elections"]["rows"]] == ["unknown"]
     never = elections_view(None, "no agent runs here; primacy agent starts one", 5)
     assert never["elections"]["rows"] == []

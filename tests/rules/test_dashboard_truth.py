@@ -87,7 +87,7 @@ def test_two_that_were_seen_at_once_are_both_shown_and_everything_is_red() -> No
     rows = [said("a"), said("b", "b", term=8, token=800), *map(said, "cde")]
     model = view(lab(*rows)._replace(overlapping=("a", "b")))
     assert greens(model) == ["a", "b"]
-    assert (model["strip"]["level"], model["strip"]["alarm"]) == ("bad", True)
+    assert (model["strip"]["level"], model["strip"]["alert"]) == ("bad", "two")
 
 
 def test_the_report_of_the_guard_counts_at_once() -> None:
@@ -205,7 +205,7 @@ def test_the_strip_says_who_holds_the_margin_and_the_last_change() -> None:
     bare = view(known._replace(chain=None))["strip"]["change"]["gap"]
     assert bare == "nobody ran for 64 ms; two were not seen"
     doubled = view(known._replace(chain=Chain(9, 2, ("height 4 has two signers",))))["strip"]
-    assert (doubled["level"], doubled["alarm"], doubled["title"]) == ("bad", True, "two signed at once")
+    assert (doubled["level"], doubled["alert"], doubled["title"]) == ("bad", "two", "two signed at once")
     assert doubled["holder"]["text"] == "Two nodes signed at once, 2 times"
     assert doubled["change"]["gap"] == "nobody ran for 64 ms"
 

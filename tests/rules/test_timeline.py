@@ -373,7 +373,11 @@ def test_faults_of_a_lab_last_until_they_are_mended() -> None:
         lab(0, "a", "the lab kills node a, asked for by the dashboard"),
         lab(2_000, "b", "the lab freezes node b (guard)"),
         lab(3_000, "a", "the lab starts node a"),
-        lab(4_000, "lab", "the lab divides the network: leader-alone, asked for by the dashboard"),
+        lab(
+            4_000,
+            "lab",
+            "the lab divides the network: the leader is alone, the others are together, asked for by the dashboard",
+        ),
         lab(4_500, "c", "the lab sets the link of c with a: cut both"),
         lab(5_000, "b", "the lab thaws node b"),
         lab(6_000, "lab", "the lab mends all links"),
@@ -383,7 +387,7 @@ def test_faults_of_a_lab_last_until_they_are_mended() -> None:
     assert [(row.node, row.from_ms - T, row.to_ms - T, row.text) for row in found] == [
         (0, 0, 3_000, "killed"),
         (1, 2_000, 5_000, "frozen"),
-        (NETWORK, 4_000, 6_000, "divided: leader-alone"),
+        (NETWORK, 4_000, 6_000, "divided: the leader is alone, the others are together"),
         (NETWORK, 4_500, 6_000, "link of c with a cut: both"),
         (0, 7_000, 20_000, "stopped"),
     ]
@@ -402,14 +406,14 @@ def test_a_store_that_is_away_lasts_and_a_killed_command_is_a_moment_and_what_en
         lab(1_000, "a", "the lab kills the command of node a, asked for by the drill"),
         lab(2_000, "a", "the lab freezes node a (guard), asked for by the drill"),
         lab(2_500, "a", f"the lab thaws node a, {over}"),
-        lab(3_000, "", "the lab divides the network: halves, asked for by the drill"),
+        lab(3_000, "", "the lab divides the network: no side has a majority, asked for by the drill"),
         lab(3_700, "", f"{MENDED}, {over}"),
     ]
     assert [(row.node, row.from_ms - T, row.to_ms - T, row.text) for row in lab_faults(events, T + 9_000)] == [
         ("", 0, 900, "store away"),
         ("a", 1_000, 1_000, "command killed"),
         ("a", 2_000, 2_500, "frozen"),
-        ("", 3_000, 3_700, "divided: halves"),
+        ("", 3_000, 3_700, "divided: no side has a majority"),
     ]
 
 

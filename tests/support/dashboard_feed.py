@@ -85,9 +85,12 @@ class Feed:
         self.late_s = 0.0
         """So long a question about the cluster waits before it is answered."""
         self.strategy = "raft"
+        self.at_most_one = True
         self.growing: dict[str, int] = {}
         """Counters, and how much is added to each by every look at a node's document."""
         self.cut: set[tuple[str, str]] = set()
+        self.parts: dict[str, str] = {}
+        """By node: whom it follows in a divided network; itself, if it leads its part. Others follow the leader."""
         self.extra: dict[str, dict[str, Any]] = {}
         """By node: what its row says instead."""
         self.old: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -199,11 +202,16 @@ class Feed:
 
     # --- documents ----------------------------------------------------------------------------------------------------
 
+    def head(self) -> dict[str, Any]:
+        said = {"cluster": "billing", "election": "scheduler", "strategy": self.strategy, "mode": "automatic"}
+        return {**said, "at_most_one": self.at_most_one}
+
     def row(self, name: str, of: str) -> dict[str, Any]:
         if name in self.old:
             at_ms, row = self.old[name]
             return {**row, "told_ms": wall_ms() - at_ms, "heard_ms": wall_ms() - at_ms}
-        leads = name == self.leader and name not in self.down
+        follows = self.parts.get(name, self.leader)
+        leads = name == follows and name not in self.down
         workload: dict[str, Any] = {
             "kind": "process",
             "state": "stopped",
@@ -222,9 +230,9 @@ class Feed:
             "told_ms": 60_000 if gone else 0 if name == of else 380,
             "role": "leader" if leads else "paused" if name in self.paused else "follower",
             "term": self.term,
-            "leader": self.leader if self.leader not in self.down else None,
-            "token": 1_794_700_800_000 + self.term if leads else None,
-            "hold_left_ms": HOLD_MS - 60 - wall_ms() % 100 if leads else 0,
+            "leader": follows if follows not in self.down else None,
+            "token": 1_794_700_800_000 + self.term if leads and self.at_most_one else None,
+            "hold_left_ms": HOLD_MS - 60 - wall_ms() % 100 if leads and self.at_most_one else 0,
             "waits_for": "an operator: primacy resume" if name in self.paused else None,
             "workload": workload,
             "health": "ok",
@@ -237,7 +245,7 @@ class Feed:
         await asyncio.sleep(self.late_s)
         there = [name for name in self.names if name not in self.down]
         of = there[0] if there else self.names[0]
-        head = {"api": 1, "cluster": "billing", "election": "scheduler", "strategy": self.strategy, "mode": "automatic"}
+        head = {"api": 1, **self.head()}
         rows = [self.row(name, of) for name in self.names]
         said = {**head, "seen_from": of, "at": instant(wall_ms()), "nodes": rows, "acting": [self.leader]}
         return web.json_response({**said, "alerts": self.alerts, "members": self.members})
@@ -260,8 +268,7 @@ class Feed:
         nodes = []
         for at, name in enumerate(self.names):
             process = "stopped" if name in self.down else "frozen" if name in self.frozen else "running"
-            head = {"cluster": "billing", "election": "scheduler", "strategy": self.strategy, "mode": "automatic"}
-            state = {**head, **self.row(name, name)} if process == "running" else None
+            state = {**self.head(), **self.row(name, name)} if process == "running" else None
             nodes.append({"node": name, "process": process, "pid": 4_000 + at, "exit_code": None, "state": state})
         cuts = [list(way) for way in sorted(self.cut)]
         said = {"api": 1, "strategy": self.strategy, "profile": "fast", "nodes": nodes, "cuts": cuts}

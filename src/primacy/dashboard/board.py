@@ -40,7 +40,7 @@ LOOK_S = 0.5
 
 NOTHING_KNOWN: Model = {
     "level": "unknown",
-    "alarm": False,
+    "alert": "",
     "holder": {"level": "unknown", "text": "No node is read here: slots alone", "node": "", "since_unix_ms": 0},
     "margin": {"level": "unknown", "text": ""},
     "change": None,

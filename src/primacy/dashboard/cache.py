@@ -117,7 +117,7 @@ def cache_strip(part: Mapping[str, Any]) -> Model:
     text = f"{len(up)} of {len(peers)} peers of the cache in touch"
     return {
         "level": level,
-        "alarm": False,
+        "alert": "",
         "holder": {"level": level, "text": text, "node": "", "since_unix_ms": 0},
         "margin": {"level": "unknown", "text": ""},
         "change": None,

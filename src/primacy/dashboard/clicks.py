@@ -20,7 +20,7 @@ PROCESS_ORDERS = {
 }
 SHAPES = {
     "leader-alone": "the leader is alone",
-    "halves": "two halves, neither of them a majority",
+    "halves": "no side has a majority",
     "2/3": "the leader is on the smaller side",
 }
 """The lab's own words."""

@@ -152,7 +152,7 @@ def strip_of(rows: Sequence[Mapping[str, Any]], node: str, *, stale: bool) -> Mo
         level, text = "unknown", "Not known: the agent does not answer"
     return {
         "level": level,
-        "alarm": any(" both claim it" in str(row["text"]) for row in rows) and not stale,
+        "alert": "two" if any(" both claim it" in str(row["text"]) for row in rows) and not stale else "",
         "holder": {"level": level, "text": text, "node": "", "since_unix_ms": 0},
         "margin": {"level": "unknown", "text": f"as node {node} tells it" if node else ""},
         "change": None,

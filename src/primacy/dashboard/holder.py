@@ -34,7 +34,7 @@ def job(
     holder = _newest(acting) or _newest(leading) or _newest(lost)
     state, level, text = _headline(known, seen, there, shown, votes, parts, holder)
     found: Model = {"state": state, "level": level, "text": text, "node": None}
-    if holder is not None:
+    if holder is not None and state != "islands":  # of several the values of one would mislead
         acts = shown[holder.node]
         found.update(
             node=holder.node,
@@ -67,6 +67,9 @@ def _headline(
         return "overlap", "bad", f"Two nodes claimed to run the command: {', '.join(known.overlapping)}"
     if parts:
         return "islands", "bad", told(parts)
+    if len(acting := [name for name, acts in shown.items() if acts is Acting.ACTS]) > 1:
+        what = "lead" if seen[acting[0]].said.workload_kind == "none" else "run the command"
+        return "overlap", "bad", f"{' and '.join(acting)} {what} at the same time"
     if holder is not None and shown[holder.node] is Acting.ACTS:
         return _acts(holder)
     if seen and all(where in DOWN for where in there.values()):

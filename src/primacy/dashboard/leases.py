@@ -179,7 +179,7 @@ def stores_strip(part: Mapping[str, Any]) -> Model:
         text = f"Not known: {', '.join(lost)} does not answer"
     return {
         "level": level,
-        "alarm": False,
+        "alert": "",
         "holder": {"level": level, "text": text, "node": "", "since_unix_ms": 0},
         "margin": {"level": "unknown", "text": ""},
         "change": None,

@@ -13,21 +13,31 @@ from primacy.dashboard.quorum import Quorum
 
 GRAVE = ("ok", "unknown", "warn", "bad")
 """From good to bad."""
+TWO = {"overlap": "two", "islands": "parts"}
+"""States of the job in which two act at once: nothing on any page is green. In parts it is what the strategy promises,
+and who is cut off from whom must still be seen: only the leaders are red."""
 
 
 def strip(known: Known, job: Mapping[str, Any], votes: Quorum, change: Mapping[str, Any] | None) -> Model:
     """All that the strip says; how long ago is counted in the page."""
     doubles = known.chain.double_signatures if known.chain is not None else 0
-    alarm = bool(doubles) or bool(known.overlapping and known.at_most_one)
-    levels = ["bad"] if alarm else [str(job["level"]), "ok" if votes.level == "unknown" else votes.level]
+    alert = "two" if doubles else TWO.get(str(job["state"]), "")
+    levels = ["bad"] if alert else [str(job["level"]), "ok" if votes.level == "unknown" else votes.level]
     return {
         "level": max(levels, key=GRAVE.index),
-        "alarm": alarm,
-        "holder": {"level": "bad" if alarm else job["level"], **_holder(job, doubles)},
-        "margin": {"level": votes.level, "text": votes.margin},
+        "alert": alert,
+        "holder": {"level": "bad" if alert else job["level"], **_holder(job, doubles)},
+        "margin": _margin(job, votes),
         "change": _changed(known, change),
         "title": _title(job, doubles),
     }
+
+
+def _margin(job: Mapping[str, Any], votes: Quorum) -> Model:
+    """Of a network in parts only the count is said: how many more may fail differs from part to part."""
+    if job["state"] == "islands":
+        return {"level": "unknown", "text": votes.text.partition(", ")[0]}
+    return {"level": votes.level, "text": votes.margin}
 
 
 def _holder(job: Mapping[str, Any], doubles: int) -> Model:

@@ -20,6 +20,7 @@ from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_ev
 from primacy.control.members import only
 from primacy.errors import UsageError
 from primacy.lab.cluster import Lab
+from primacy.lab.network import shape_text
 from primacy.lab.tail import Tail, merged
 
 FRESH_S = 0.05
@@ -156,7 +157,7 @@ class LabServer(LoopbackServer):
             raise UsageError('say either {"shape": "leader-alone"} or {"islands": [["a"], ["b", "c"]]}')
         if "shape" in body:
             shape = _text(body, "shape")
-            text = f"the lab divides the network: {shape}"
+            text = f"the lab divides the network: {shape_text(shape)}"
             return await self._do(request, _of_links(lambda lab: lab.partition(shape), text, body))
         islands = _islands(body["islands"])
         shown = " | ".join(" ".join(island) for island in islands)

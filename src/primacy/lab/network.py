@@ -14,9 +14,10 @@ WAYS = ("none", "in", "out", "both")
 """Of a link, seen from one node: `in` what it would hear, `out` what it would send."""
 SHAPES = {
     "leader-alone": "the leader is alone, the others are together",
-    "halves": "two halves, neither of them a majority; with an odd number one node more is alone",
-    "2/3": "the leader is on the smaller side: with five nodes, two against three",
+    "halves": "no side has a majority",
+    "2/3": "the leader is on the smaller side",
 }
+"""As a person asks for them, and as events say them."""
 
 
 class LabNetwork:
@@ -67,10 +68,19 @@ class LabNetwork:
         return [list(street) for street in sorted(self.cut)]
 
 
-def islands_of(shape: str, names: Sequence[str], leader: str) -> list[list[str]]:
-    """The islands of a named shape. Without a leader the first node takes its place."""
+def shape_text(shape: str) -> str:
+    """In words: who reads an event later did not type its name."""
     if shape not in SHAPES:
         raise UsageError(f"shape = {shape[:40]}: one of {', '.join(SHAPES)}")
+    return SHAPES[shape]
+
+
+def islands_of(shape: str, names: Sequence[str], leader: str) -> list[list[str]]:
+    """The islands of a named shape. Without a leader the first node takes its place.
+
+    `halves`: with an odd number one node more is alone. `2/3`: of five nodes, two against three.
+    """
+    shape_text(shape)
     first = leader if leader in names else names[0]
     order = [first, *(name for name in names if name != first)]
     count = len(order)

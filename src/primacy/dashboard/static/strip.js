@@ -37,7 +37,7 @@ export function strip(store, { links = true } = {}) {
   function draw(page) {
     const it = store.parts.strip, now = level();
     attr(document.documentElement, "data-state", now);
-    attr(document.documentElement, "data-alarm", it && it.alarm && now !== "stale" ? "" : null);
+    attr(document.documentElement, "data-alert", it && it.alert && now !== "stale" ? it.alert : null);
     attr(root, "data-level", now);
     link(margin, to("nodes"));
     text(mark, MARKS[now === "stale" || !it ? now : it.holder.level]);

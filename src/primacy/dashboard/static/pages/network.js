@@ -178,7 +178,7 @@ function nodePanel(store, actions) {
 
 const SHAPES = [
   ["leader-alone", "Leader alone", "The leader is alone on its side"],
-  ["halves", "Two halves, no majority", "Two halves, neither of them a majority"],
+  ["halves", "No side has a majority", "No side has a majority"],
   ["2/3", "Leader on the smaller side", "The leader is on the smaller side"],
 ];
 
