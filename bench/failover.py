@@ -17,12 +17,14 @@ from typing import Any
 from bench import busy, idle, peers, processes, trials
 from bench.floor import Floor, measure
 from bench.nodes import Nodes
-from bench.report import Row, spread, told
+from bench.report import Row, measurable, spread, told
 from bench.trials import Took
 from bench.watch import Doorbell, Watch
 
 PARTS = ("killed", "silent", "handover", "idle", "busy", "lock")
 UNASKED = PARTS[:-1]
+ALONE = ("silent", "busy")
+"""Beside no peer."""
 """All but the last, which takes a minute and a half for one figure."""
 EIGHTH = 1 / 8
 FLOORS_MOST = 4.0
@@ -264,27 +266,33 @@ def compare(
     return rows, raw
 
 
+def _missing(part: str) -> str:
+    """What a part needs and is not here: the peers, or a network namespace."""
+    return ("" if part in ALONE else peers.missing()) or (idle.cannot() if part == "idle" else "")
+
+
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.failover", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="how often each party fails (default 15)")
-    parser.add_argument("--only", default=",".join(UNASKED), metavar="PARTS", help=f"of {', '.join(PARTS)}")
+    parser.add_argument(
+        "--only", metavar="PARTS", help=f"of {', '.join(PARTS)}; default: all but lock that can be measured"
+    )
     parser.add_argument("--idle-s", type=float, default=4.0, metavar="S", help="length of a slice of idleness")
     parser.add_argument("--busy-s", type=float, default=60.0, metavar="S", help="how long all cores are busy")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     args = parser.parse_args(words)
-    parts = tuple(args.only.split(","))
+    parts = UNASKED if args.only is None else tuple(args.only.split(","))
     if unknown := [part for part in parts if part not in PARTS]:
         parser.error(f"no part named {unknown[0]!r}; the parts are {', '.join(PARTS)}")
     if args.rounds < 1 or args.idle_s <= 0 or args.busy_s <= 0:
         parser.error("rounds and seconds must be above 0")
-    why = (peers.missing() if set(parts) - {"busy", "silent"} else "") or (idle.cannot() if "idle" in parts else "")
-    if why:
-        print(f"bench: {why}", file=sys.stderr)
+    possible = measurable(parts, _missing, named=args.only is not None)
+    if possible is None:
         return 4
     try:
         with processes.ended_in_order():
             rows, raw = compare(
-                parts, args.rounds, args.idle_s, args.busy_s, lambda text: print(text, file=sys.stderr, flush=True)
+                possible, args.rounds, args.idle_s, args.busy_s, lambda text: print(text, file=sys.stderr, flush=True)
             )
     except KeyboardInterrupt:
         print("stopped.", file=sys.stderr)

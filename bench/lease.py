@@ -26,7 +26,7 @@ from bench.lease_many import Cost
 from bench.lease_nodes import NOTIFY, RELEASES, STORES, LeaseNodes, Place, Trips
 from bench.lease_pair import releases_ms
 from bench.lease_peers import SessionLocks
-from bench.report import Row, spread, told
+from bench.report import Row, measurable, spread, told
 from bench.trials import Took, since_ms
 from bench.watch import Doorbell, Watch, rings
 
@@ -268,34 +268,42 @@ def raw_of(rounds: Rounds) -> dict[str, Any]:
     }
 
 
+def _missing_store(kind: str) -> str:
+    return "" if kind == "sqlite" else servers.KINDS[kind].missing()
+
+
+def _missing_part(part: str) -> str:
+    return lease_many.missing() if part == "many" else ""
+
+
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.lease", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="how often each holder fails (default 9)")
-    parser.add_argument("--only", default=",".join(PARTS), metavar="PARTS", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--stores", default=",".join(STORES), metavar="STORES", help=f"of {', '.join(STORES)}")
+    parser.add_argument(
+        "--only", metavar="PARTS", help=f"of {', '.join(PARTS)}; default: all that can be measured here"
+    )
+    parser.add_argument("--stores", metavar="STORES", help=f"of {', '.join(STORES)}; default: all that are here")
     parser.add_argument("--profile", default="lan", choices=("lab", "fast", "lan"), help="for killed and frozen")
     parser.add_argument(
         "--idle-s", type=float, default=20.0, metavar="S", help="length of idle and of many, for each store"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     args = parser.parse_args(words)
-    parts, stores = tuple(args.only.split(",")), tuple(args.stores.split(","))
+    parts = PARTS if args.only is None else tuple(args.only.split(","))
+    stores = STORES if args.stores is None else tuple(args.stores.split(","))
     for given, known in ((parts, PARTS), (stores, STORES)):
         if unknown := [one for one in given if one not in known]:
             parser.error(f"there is no {unknown[0]!r}; there are {', '.join(known)}")
     if args.rounds < 1 or args.idle_s <= 0:
         parser.error("rounds and seconds must be above 0")
-    for kind in stores:
-        if kind != "sqlite" and (why := servers.KINDS[kind].missing()):
-            print(f"bench: {why}", file=sys.stderr)
-            return 4
-    if "many" in parts and (why := lease_many.missing()):
-        print(f"bench: {why}", file=sys.stderr)
+    there = measurable(stores, _missing_store, named=args.stores is not None)
+    possible = measurable(parts, _missing_part, named=args.only is not None)
+    if there is None or possible is None:
         return 4
     try:
         with processes.ended_in_order(), tempfile.TemporaryDirectory(prefix="primacy-bench-") as name:
-            rounds = Rounds(Path(name), stores, args.profile, lambda text: print(text, file=sys.stderr, flush=True))
-            rounds.run(parts, args.rounds, args.idle_s)
+            rounds = Rounds(Path(name), there, args.profile, lambda text: print(text, file=sys.stderr, flush=True))
+            rounds.run(possible, args.rounds, args.idle_s)
     except KeyboardInterrupt:
         print("stopped.", file=sys.stderr)
         return 130

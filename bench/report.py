@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -26,6 +26,15 @@ class Row(NamedTuple):
     @property
     def kept(self) -> bool:
         return self.value <= self.goal
+
+
+def measurable(names: Sequence[str], missing: Callable[[str], str], *, named: bool) -> tuple[str, ...] | None:
+    """Those for which nothing is missing here. The others are said, and skipped: None if they were named."""
+    why = {name: missing(name) for name in names}
+    for reason in dict.fromkeys(filter(None, why.values())):
+        which = ", ".join(name for name in names if why[name] == reason)
+        print(f"bench: {'cannot measure' if named else 'skipped'}: {which}: {reason}", file=sys.stderr, flush=True)
+    return None if named and any(why.values()) else tuple(name for name in names if not why[name])
 
 
 def spread(values: Sequence[float], unit: str = "ms") -> str:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from tests.support.ports import free_ports
 
 from bench import processes
-from bench.report import Row, spread, told
+from bench.report import Row, measurable, spread, told
 from bench.slots_failover import Cluster
 
 PARTS = ("read", "write", "broadcast", "idle", "failover")
@@ -375,28 +375,36 @@ def run(parts: tuple[str, ...], rounds: int, folder: Path) -> tuple[list[Row], d
     return rows, raw
 
 
+def _missing(part: str) -> str:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if part in BESIDE_REDIS and shutil.which("redis-server") is None:
+        return "redis-server is not here: make peers"
+    if part == "idle" and hard < IDLE + 100:
+        return f"{IDLE:,} connections need as many descriptors, and the limit is {hard:,}"
+    return ""
+
+
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.slots", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="of each comparison (default 7)")
-    parser.add_argument("--only", default=",".join(PARTS), metavar="PARTS", help=f"of {', '.join(PARTS)}")
+    parser.add_argument(
+        "--only", metavar="PARTS", help=f"of {', '.join(PARTS)}; default: all that can be measured here"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     args = parser.parse_args(words)
-    parts = tuple(args.only.split(","))
+    parts = PARTS if args.only is None else tuple(args.only.split(","))
     if unknown := [one for one in parts if one not in PARTS]:
         parser.error(f"there is no {unknown[0]!r}; there are {', '.join(PARTS)}")
     if args.rounds < 1:
         parser.error("rounds must be above 0")
-    if set(parts) & BESIDE_REDIS and shutil.which("redis-server") is None:
-        print("bench: redis-server is not here: install it, or say --only idle,failover", file=sys.stderr)
+    possible = measurable(parts, _missing, named=args.only is not None)
+    if possible is None:
         return 4
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if "idle" in parts and hard < IDLE + 100:
-        print(f"bench: {IDLE:,} connections need as many descriptors, and the limit is {hard:,}", file=sys.stderr)
-        return 4
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, IDLE + 1_000)), hard))
     try:
         with processes.ended_in_order(), tempfile.TemporaryDirectory(prefix="primacy-bench-") as name:
-            rows, raw = run(parts, args.rounds, Path(name))
+            rows, raw = run(possible, args.rounds, Path(name))
     except KeyboardInterrupt:
         print("stopped.", file=sys.stderr)
         return 130

@@ -90,3 +90,15 @@ def test_the_command_says_what_it_cannot_do(
     monkeypatch.setattr(busy, "measure", lambda *_: seen)
     assert failover.main(["--only", "busy", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["missed"] == []
+
+
+def test_without_the_peers_the_rest_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make bench` goes on to what it measures after this."""
+    began: list[tuple[str, ...]] = []
+    monkeypatch.setattr(failover, "compare", lambda parts, *_: (began.append(parts) or [], {}))
+    monkeypatch.setattr(peers, "missing", lambda: "etcd is not here: make peers")
+    assert failover.main(["--json"]) == 0
+    assert began == [("silent", "busy")]
+    assert "skipped: killed, handover, idle: etcd is not here: make peers\n" in capsys.readouterr().err

@@ -137,3 +137,23 @@ def test_the_command_says_what_it_cannot_do(
     monkeypatch.setattr(lease.Rounds, "run", lambda *_: None)
     assert lease.main(["--only", "idle", "--stores", "sqlite", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["missed"] == []
+
+
+def test_what_is_not_here_is_skipped_and_said_unless_it_was_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make bench` goes on to what it measures after this."""
+    began: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    monkeypatch.setattr(lease.Rounds, "run", lambda rounds, parts, *_: began.append((rounds.stores, parts)))
+    for kind in ("postgresql", "mariadb", "etcd"):
+        why = f"{kind} is not here" if kind == "mariadb" else ""
+        monkeypatch.setattr(servers.KINDS[kind], "missing", lambda why=why: why)
+    monkeypatch.setattr(lease_many, "missing", lambda: "redis-server is not here")
+    assert lease.main(["--json"]) == 0
+    assert began == [(("sqlite", "postgresql", "etcd"), ("killed", "frozen", "released", "idle"))]
+    said = capsys.readouterr().err
+    assert "skipped: mariadb: mariadb is not here\n" in said
+    assert "skipped: many: redis-server is not here\n" in said
+    assert lease.main(["--stores", "sqlite,mariadb", "--only", "idle"]) == 4
+    assert "cannot measure: mariadb: mariadb is not here\n" in capsys.readouterr().err
+    assert len(began) == 1, "what was named is measured, or nothing is"

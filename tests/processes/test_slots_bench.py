@@ -40,3 +40,18 @@ def test_a_wrong_call_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         slots.main(["--only", "nothing"])
     assert "there is no 'nothing'" in capsys.readouterr().err
+
+
+def test_without_redis_the_rest_is_measured_unless_it_was_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make bench` goes on to what it measures after this."""
+    began: list[tuple[str, ...]] = []
+    monkeypatch.setattr(slots, "run", lambda parts, *_: (began.append(parts) or [], {}))
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert slots.main(["--json"]) == 0
+    assert began == [("idle", "failover")]
+    assert "skipped: read, write, broadcast: redis-server is not here: make peers\n" in capsys.readouterr().err
+    assert slots.main(["--only", "read"]) == 4
+    assert "cannot measure: read: redis-server" in capsys.readouterr().err
+    assert len(began) == 1
