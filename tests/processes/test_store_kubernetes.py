@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,13 +33,12 @@ from primacy.store.memory import MemoryStore
 from primacy.store.port import Lists, Notifies
 from primacy.store.pruning import prune
 from primacy.store.schema import schema
-from tests.contracts.test_store_contract import heard, readable
 from tests.support.canary import Canary
 from tests.support.kubernetes_server import ADMIN, Kubernetes
 from tests.support.real_nodes import kill_all
 from tests.support.real_nodes_on_lease import LeaseCrowd
 from tests.support.servers import fresh_of
-from tests.support.store_harness import LIMIT_MS, Harness, plain, row
+from tests.support.store_harness import LIMIT_MS, Harness, Placing, plain, row
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=131)
@@ -57,17 +55,6 @@ def api() -> Iterator[Kubernetes]:
     assert isinstance(server, Kubernetes)
     yield server
     server.remove()
-
-
-class Placing(Harness):
-    """A missing row is placed before it is taken: nothing is fresh here."""
-
-    def take(
-        self, name: str = "job", new: Row | None = None, seen: StoreAnswer | None = None, server: str = ""
-    ) -> StoreAnswer:
-        if seen is None and self.look(name).row is None:
-            assert self.ask(Place(name, self.server())).done
-        return super().take(name, new, seen, server)
 
 
 @pytest.fixture
@@ -102,27 +89,6 @@ def test_L5_it_always_has_to_be_watched(harness: Placing) -> None:
     assert taken.done
     assert taken.position > answer.position
     assert (taken.linked, taken.watched) == (True, True)
-
-
-def test_L3_a_take_compares_everything_that_it_rests_on(harness: Placing) -> None:
-    harness.take(new=row(members="abc"))
-    seen = harness.look()
-    present = seen.row
-    assert present is not None
-    for one in (
-        None,
-        present._replace(token=9),
-        present._replace(seq=2),
-        present._replace(proof="0"),
-        present._replace(released=True),
-        present._replace(members=""),
-        present._replace(mark="1"),
-    ):
-        answer = harness.take(new=row("b#2", 20, 2), seen=seen._replace(row=one))
-        assert (answer.ok, answer.done, answer.row) == (True, False, present), one
-    assert not harness.take(new=row("b#2", 20, 2), server="elsewhere").done
-    assert harness.take(new=row("b#2", 20, 2, members="abc"), seen=seen).done
-    assert not harness.take(new=row("c#3", 30, 2), seen=seen).done, "not what was seen any more"
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -166,27 +132,6 @@ def same(expected: StoreAnswer, found: StoreAnswer, why: object = "") -> None:
         assert plain(found.row) == plain(expected.row._replace(server=server)), why
 
 
-def test_one_of_many_takes_wins(api: Kubernetes, here: list[KubernetesStore]) -> None:
-    for turn in range(3):
-        answers: list[StoreAnswer] = []
-        barrier = threading.Barrier(5)
-        made(api, here).ask(Place(f"job{turn}", made(api, here).server()))
-
-        def contend(number: int, turn: int = turn, barrier: threading.Barrier = barrier) -> None:
-            one = made(api, here)
-            seen = one.look(f"job{turn}")
-            barrier.wait(60)
-            answers.append(one.take(f"job{turn}", row(f"n{number}#1", 100 + number), seen))  # noqa: B023
-
-        threads = [threading.Thread(target=contend, args=(number,)) for number in range(5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert [answer.ok for answer in answers] == [True] * 5, answers
-        assert sum(answer.done for answer in answers) == 1
-
-
 def test_L5_what_is_removed_and_made_anew_is_not_what_was_seen(api: Kubernetes, harness: Placing) -> None:
     """A PUT after a DELETE would create it anew: the uid is sent, so that it does not."""
     harness.take()
@@ -204,18 +149,6 @@ def test_L5_what_is_removed_and_made_anew_is_not_what_was_seen(api: Kubernetes, 
     assert seen.row is not None
     assert (answer.row.proof, answer.row.token) == (seen.row.proof, seen.row.token), "put back, word for word"
     assert answer.row.mark != seen.row.mark
-
-
-def test_L4_a_write_over_another_connection_than_its_evidence_is_not_done(harness: Placing) -> None:
-    harness.take()
-    seen = harness.look()
-    assert seen.row is not None
-    assert seen.link == harness.look().link, "one connection"
-    harness.store.close()
-    answer = harness.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=seen.link))
-    assert (answer.ok, answer.done, answer.row) == (True, False, seen.row)
-    assert answer.link not in (0, seen.link)
-    assert harness.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=answer.link)).done
 
 
 def test_people_see_who_holds_it(api: Kubernetes, harness: Placing) -> None:
@@ -288,21 +221,6 @@ def test_the_rights_that_are_printed_are_enough(api: Kubernetes, here: list[Kube
     assert app.release(seq=2).done
     assert isinstance(app.store, Notifies)
     assert app.store.listen() >= 0
-
-
-def test_news_of_a_release(api: Kubernetes, here: list[KubernetesStore]) -> None:
-    holder, watcher = made(api, here), made(api, here)
-    holder.take()
-    watcher.look()
-    assert isinstance(watcher.store, Notifies)
-    descriptor = watcher.store.listen()
-    assert descriptor >= 0
-    watcher.store.news()
-    holder.renew()
-    holder.release(seq=2)
-    assert readable(descriptor)
-    heard(watcher.store, "job")
-    assert watcher.look().row == holder.look().row
 
 
 def answered(harness: Placing) -> StoreAnswer:

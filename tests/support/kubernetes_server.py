@@ -12,11 +12,12 @@ import pwd
 import ssl
 import subprocess
 import urllib.request
+from functools import cache
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import Etcd, Server
+from tests.support.servers import Etcd, Server, fresh_of
 
 HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)
 """The user's own, whatever a test says that it is."""
@@ -119,3 +120,23 @@ class Kubernetes(Server):
     def remove(self) -> None:
         super().remove()
         self.etcd.remove()
+
+
+def kubernetes_here() -> list[str]:
+    """Its kind, if it can be tried here. It stands in no other list of kinds, for most of their tests ask for what it
+    has not: a genesis row, or an answer at once."""
+    return [] if Kubernetes.missing() else [Kubernetes.kind]
+
+
+@cache
+def shared() -> Kubernetes:
+    """The one that is shared by all tests of this process."""
+    server = fresh_of(Kubernetes)
+    assert isinstance(server, Kubernetes)
+    return server
+
+
+def empty() -> str:
+    """The address of the shared one, without a lease."""
+    shared().empty()
+    return shared().url()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from primacy.election.store import Genesis, Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
+from primacy.election.store import Place as PlaceRow
 from primacy.store import LeaseStore, open_store, perform
 from primacy.store.port import MakesTable, Notifies
 
@@ -45,13 +46,23 @@ class Harness:
     def server(self) -> str:
         return self.look("nobody").server
 
+    def seen(self, names: Sequence[str]) -> list[StoreAnswer]:
+        """What takes of these names rest on."""
+        return perform(self.store, [Look(name, True) for name in names])
+
     def take(
         self, name: str = "job", new: Row | None = None, seen: StoreAnswer | None = None, server: str = ""
     ) -> StoreAnswer:
         """Takes the row that stands there, or inserts, unless another answer is what it saw."""
-        seen = self.look(name, count=True) if seen is None else seen
+        if seen is None:
+            (seen,) = self.seen([name])
         genesis = seen.genesis if seen.row is None else None
         return self.ask(Take(name, seen.row, server or seen.server, new or row(), genesis))
+
+    def take_all(self, names: Sequence[str]) -> list[StoreAnswer]:
+        """The same of many at once."""
+        found = zip(names, self.seen(names), strict=True)
+        return perform(self.store, [Take(name, seen.row, seen.server, row(), seen.genesis) for name, seen in found])
 
     def renew(
         self, name: str = "job", holder: str = "a#1", token: int = 10, seq: int = 1, server: str = ""
@@ -62,6 +73,15 @@ class Harness:
         self, name: str = "job", holder: str = "a#1", token: int = 10, seq: int = 1, to: str = ""
     ) -> StoreAnswer:
         return self.ask(ReleaseRow(name, holder, token, seq, to))
+
+
+class Placing(Harness):
+    """Of a store in which no name is fresh: a missing row is placed before it is taken (L3)."""
+
+    def seen(self, names: Sequence[str]) -> list[StoreAnswer]:
+        server = self.server()
+        perform(self.store, [PlaceRow(name, server) for name in names])  # where there is one, nothing is done
+        return super().seen(names)
 
 
 class Place:
@@ -91,6 +111,13 @@ class Place:
         return harness
 
 
+class PlaceWithoutGenesis(Place):
+    """Nobody can say that it is new."""
+
+    def harness(self) -> Harness:
+        return Placing(self.open())
+
+
 def short_waits(monkeypatch: pytest.MonkeyPatch, wait_ms: int) -> None:
     """Tables that this process makes from now on have a longest wait that a test can wait for.
 
@@ -118,6 +145,10 @@ def place(kind: str, folder: Path) -> Iterator[Place]:
         found = Place(f"memory:{folder}")
     elif kind == "sqlite":
         found = Place(f"sqlite:///{folder}/leases.db")
+    elif kind == "kubernetes":
+        from tests.support import kubernetes_server
+
+        found = PlaceWithoutGenesis(kubernetes_server.empty())
     else:
         from tests.support import servers
 
