@@ -23,7 +23,7 @@ from tests.behaviour.scripts import SCRIPTS
 from tests.behaviour.trials import STRATEGIES, outcome_of, path_of, record_trial, record_trials
 from tests.behaviour.values import same
 
-pytestmark = pytest.mark.beside(order=590)
+pytestmark = pytest.mark.beside(order=25)
 
 Line = list[Any]
 LENGTH = 0.2

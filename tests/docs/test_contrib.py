@@ -33,7 +33,7 @@ from tests.support.many_agents import agents_in
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.beside(order=575)
+pytestmark = pytest.mark.beside(order=24)
 
 CONTRIB = Path(__file__).parents[2] / "contrib"
 RULES = "prometheus-rules.yaml"

@@ -23,7 +23,7 @@ from tests.support import real_nodes as crowds
 from tests.support.real_members import members_crowd
 from tests.support.real_nodes import Crowd, crowd_in, free_ports
 
-pytestmark = pytest.mark.beside(order=600)
+pytestmark = pytest.mark.beside(order=9)
 
 AT_ONCE = 6
 side_by_side = partial(real_members.side_by_side, at_once=AT_ONCE)

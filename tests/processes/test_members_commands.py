@@ -17,7 +17,7 @@ from tests.support import real_nodes as crowds
 from tests.support.ports import free_ports
 from tests.support.real_members import MembersCrowd, members_crowd, side_by_side
 
-pytestmark = pytest.mark.beside(order=620)
+pytestmark = pytest.mark.beside(order=11)
 
 AT_ONCE = 4
 

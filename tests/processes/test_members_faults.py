@@ -17,7 +17,7 @@ from primacy.errors import PrimacyError
 from tests.support import real_nodes as crowds
 from tests.support.real_members import MembersCrowd, hold, members_crowd, side_by_side, steps_held
 
-pytestmark = pytest.mark.beside(order=610)
+pytestmark = pytest.mark.beside(order=21)
 
 AT_ONCE = 3
 STEPS = ("asked", "observer", "joint")

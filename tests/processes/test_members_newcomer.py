@@ -20,7 +20,7 @@ from tests.support import real_nodes as crowds
 from tests.support.ports import free_ports
 from tests.support.real_members import MembersCrowd, members_crowd, side_by_side
 
-pytestmark = pytest.mark.beside(order=622)
+pytestmark = pytest.mark.beside(order=13)
 
 AT_ONCE = 3
 ADD = "primacy members add d --addr HOST:PORT"

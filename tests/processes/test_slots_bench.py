@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench import slots
 
-pytestmark = pytest.mark.alone(order=270)
+pytestmark = pytest.mark.beside(order=272)
 
 
 @pytest.fixture(autouse=True)

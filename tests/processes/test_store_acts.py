@@ -13,7 +13,7 @@ from tests.support.servers import KINDS, Etcd, Postgres, Redis, fresh, wait_for
 from tests.support.store_acts import NOT_POSSIBLE, Acts, EtcdActs, PostgresActs, RedisActs, SqliteActs
 from tests.support.store_race import Race
 
-pytestmark = pytest.mark.beside(order=85)
+pytestmark = pytest.mark.beside(order=22)
 
 SECONDS = float(os.environ.get("PRIMACY_ACTS_S", "15"))
 TRIALS = int(os.environ.get("PRIMACY_ACTS_TRIALS", "1"))

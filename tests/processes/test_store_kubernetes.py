@@ -41,7 +41,7 @@ from tests.support.servers import fresh_of
 from tests.support.store_harness import LIMIT_MS, Harness, Placing, plain, row
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.beside(order=131)
+pytestmark = pytest.mark.beside(order=23)
 
 if reason := Kubernetes.missing():
     pytest.skip(reason, allow_module_level=True)
