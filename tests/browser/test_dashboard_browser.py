@@ -445,7 +445,7 @@ def test_links_are_broken_made_one_way_and_mended(browser: Browser, lab: Feed, l
     assert lab.cut == set()
     page.click('[data-shape="halves"]')
     page.click("dialog button[type=submit]")
-    expect(page, "#outcome", "two halves")
+    expect(page, "#outcome", "The network is divided: no side has a majority")
     page.click('[data-act="heal"]')
     expect(page, "#outcome", "All links are mended")
     assert [path for path, _ in lab.orders][-2:] == ["/v1/lab/partition", "/v1/lab/heal"]
