@@ -262,6 +262,9 @@ void_attempts.IN_REAL_TIME.update(Path(__file__).parts)
 """
 
 
+LIVED = "def test_it(attempts):\n    raise AssertionError('3 processes lived when the release arrived')\n"
+
+
 @pytest.mark.parametrize(
     ("late", "body", "attempts", "outcome"),
     [
@@ -269,9 +272,10 @@ void_attempts.IN_REAL_TIME.update(Path(__file__).parts)
         ("its disk took 900 ms", "def test_it(attempts):\n    assert attempts == 3\n", "x.x.", "1 passed"),
         ("its disk took 900 ms", OVERLAP, "x.", "1 failed"),
         ("its disk took 900 ms", "def test_it(attempts):\n    assert attempts == 7, 'token 8'\n", "x.", "1 failed"),
+        ("its disk took 900 ms", LIVED, "x.", "1 failed"),
         ("", UNSTABLE, "x.", "1 failed"),
     ],
-    ids=["fails always", "passes then", "safety", "sounds like it", "on time"],
+    ids=["fails always", "passes then", "safety", "sounds like it", "lived", "on time"],
 )
 def test_what_fails_beside_a_late_disk_is_tried_again_but_never_skipped(
     tmp_path: Path, late: str, body: str, attempts: str, outcome: str
@@ -286,6 +290,10 @@ def test_what_fails_beside_a_late_disk_is_tried_again_but_never_skipped(
 SAFETY_WORDS = re.compile(
     r"overlap|doubles|double_signatures|not_growing|at_a_time|token.*(<|>|sorted\(|set\()|(<|>|sorted\(|set\().*token"
 )
+LIVING_WORDS = re.compile(
+    r"living == 0|commands\(\) == \[\]|not .*\.commands\(\)|last_(ns|ms)(\(\))?.* < .*(first_ns|arrived)"
+)
+"""That nothing of a command lives where nothing may: in every test of real processes, whoever excuses it."""
 
 
 def excusable() -> list[Path]:
@@ -303,4 +311,16 @@ def test_nothing_that_sounds_like_safety_is_asserted_where_the_canary_would_excu
                 text = ast.unparse(node.test)
                 if SAFETY_WORDS.search(text):
                     found.append(f"{path.name}:{node.lineno}: {text}")
+    assert found == []
+
+
+def test_that_nothing_lives_is_said_by_safe_in_every_test_of_real_processes() -> None:
+    folders = (ROOT / "tests" / "processes", ROOT / "tests" / "support")
+    found = [
+        f"{path.name}:{node.lineno}: {text}"
+        for folder in folders
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assert) and LIVING_WORDS.search(text := ast.unparse(node.test))
+    ]
     assert found == []

@@ -22,6 +22,7 @@ from tests.support import real_members
 from tests.support import real_nodes as crowds
 from tests.support.real_members import members_crowd
 from tests.support.real_nodes import Crowd, crowd_in, free_ports
+from tests.support.safety_checks import safe
 
 pytestmark = pytest.mark.beside(order=9)
 
@@ -38,11 +39,11 @@ def first_start(folder: Path, order: Sequence[str], init: str) -> None:
     folder.mkdir()
     with crowd_in(folder, first="explicit" if init else "auto") as crowd:
         for name in order:
-            assert crowd.stamped() == []
+            safe(crowd.stamped() == [], "a command runs before all are there")
             crowd.start(name)
             listens(crowd, name)
         if init:
-            assert crowd.stamped() == []
+            safe(crowd.stamped() == [], "a command runs before anybody was told to begin")
             for name in init:
                 crowd.until(lambda n=name: is_told_to_begin(crowd.nodes[n]), f"{name} to be told")  # type: ignore[misc]
         crowd.acting()
@@ -143,7 +144,7 @@ def to_one(folder: Path) -> None:
         assert "node a is listed alone, and " in alone.text
         assert " tells that b, c belong to its cluster, too: " in alone.text
         assert "primacy members remove b" in alone.text
-        assert crowd.nobody()
+        safe(crowd.nobody(), "a node that is listed alone runs the command")
         crowd.list("abc")
         crowd.start()
         assert crowd.acting(old.token).token > old.token

@@ -45,7 +45,7 @@ from tests.support.guard_harness import (
     status_of,
     wait_until,
 )
-from tests.support.safety_checks import one_at_a_time
+from tests.support.safety_checks import one_at_a_time, safe
 
 pytestmark = [pytest.mark.moments(order=30), pytest.mark.ordinary]
 
@@ -66,7 +66,7 @@ def holds_when_guard_is_killed(harness: Harness) -> None:
         harness.signal(signal.SIGKILL, harness.guard_pid)
         killed_ms = boot_ms()
         wait_until(harness.lock_is_free, within_s=harness.killed_s)
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     assert harness.stamped()[-1].run == 1
     assert len(harness.stamped()) == expect
     ended_at_once(harness, killed_ms, canary)
@@ -94,9 +94,9 @@ def holds_when_agent_is_killed(harness: Harness) -> None:
         living = tree.living()
     tree.close()
     assert arrived_ns
-    assert living == 0, f"{living} processes lived when the release arrived"
-    assert harness.commands() == []
-    assert harness.last_ms() * 1e6 < arrived_ns
+    safe(living == 0, f"{living} processes lived when the release arrived")
+    safe(harness.commands() == [], "something of it lives")
+    safe(harness.last_ms() * 1e6 < arrived_ns, "it stamped after its release had arrived")
     if (
         harness.mode in STRONG
     ):  # weak: they are hunted one by one, and a canary does not vouch for how fast that is done
@@ -132,7 +132,7 @@ def test_G9_a_planned_stop(open_harness: OpenHarness, mode: str) -> None:
     harness.say("stop", signal=signal.SIGUSR1, kill_at=boot_ms() + LONG_MS)
     assert harness.hear("exited") == {"is": "exited", "run": 1, "code": None, "signal": signal.SIGUSR1}
     assert harness.hear("gone") == {"is": "gone", "run": 1, "released": False}
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     harness.say("bye")
     with pytest.raises(Ended):
         harness.hear()
@@ -177,7 +177,7 @@ def test_G10_a_restart_waits_until_the_whole_old_tree_is_gone(open_harness: Open
     harness.signal(signal.SIGUSR1, command)
     assert harness.hear("exited") == {"is": "exited", "run": 1, "code": 3, "signal": None}
     assert harness.hear("gone") == {"is": "gone", "run": 1, "released": False}
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     harness.start("escape", expect=2, run=2)
     assert not harness.lock_is_free()
     stamped = harness.stamped()
@@ -214,7 +214,7 @@ def holds_lock_until_the_last_is_gone(harness: Harness) -> None:
         pass
     living = tree.living()
     tree.close()
-    assert living == 0, f"{living} processes lived when the lock was free"
+    safe(living == 0, f"{living} processes lived when the lock was free")
 
 
 @pytest.mark.parametrize("mode", STRONG)
@@ -268,7 +268,7 @@ def test_G5_a_closed_socket_is_no_dead_agent(open_harness: OpenHarness, mode: st
     harness.start("escape", expect=2)
     harness.socket.close()
     wait_until(lambda: not is_alive(harness.guard_pid))
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     assert is_alive(harness.agent_pid)
     assert harness.release_arrived_ns() is None
     wait_until(harness.lock_is_free)
@@ -293,12 +293,12 @@ def test_G5_an_ordered_release_waits_for_the_end_of_the_tree(open_harness: OpenH
     harness.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port], ["?", "no.name.here", 9]])
     harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + 100)
     while boot_ms() < harness.last_ms() + 50 and harness.commands():
-        assert harness.release_arrived_ns() is None or not harness.commands()
+        safe(harness.release_arrived_ns() is None or not harness.commands(), "released while something of it lives")
     harness.hear("exited")
     assert harness.hear("gone") == {"is": "gone", "run": 1, "released": True}
     arrived = harness.release_arrived_ns()
     assert arrived is not None
-    assert harness.last_ms() * 1e6 < arrived
+    safe(harness.last_ms() * 1e6 < arrived, "it stamped after its release had arrived")
     harness.order(run=2)
     assert harness.hear("failed")["why"] == "a release was ordered"
 

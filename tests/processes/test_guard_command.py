@@ -29,6 +29,7 @@ from tests.support.guard_harness import (
     open_harness,
     status_of,
 )
+from tests.support.safety_checks import safe
 
 pytestmark = [pytest.mark.beside(order=380), pytest.mark.ordinary]
 
@@ -115,7 +116,7 @@ def test_a_command_that_cannot_be_started(
     harness = open_harness(mode)
     harness.order(s_ms=boot_ms() + LONG_MS, **wrong)
     assert harness.hear("failed") == {"is": "failed", "run": 1, "why": why}
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     harness.start(run=2)
 
 

@@ -21,6 +21,7 @@ from tests.support.guard_harness import (
     open_harness,
     wait_until,
 )
+from tests.support.safety_checks import safe
 
 pytestmark = pytest.mark.beside(order=550)
 
@@ -88,7 +89,7 @@ def test_G5_a_killed_agent_has_its_lease_released_when_the_tree_is_gone(
     assert pipe.said(0.05) is None
     harness.signal(signal.SIGKILL, harness.agent_pid)
     assert pipe.said(LIMIT_S) == WORDS
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     assert pipe.said(LIMIT_S) == "", "once, and then it is gone"
     wait_until(lambda: not is_alive(harness.guard_pid))
 

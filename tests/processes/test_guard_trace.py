@@ -39,7 +39,7 @@ from tests.support.guard_harness import (
     status_of,
     wait_until,
 )
-from tests.support.safety_checks import one_at_a_time
+from tests.support.safety_checks import SafetyViolation, one_at_a_time, safe
 
 pytestmark = pytest.mark.moments(order=10)
 
@@ -199,7 +199,7 @@ def holds_whatever_is_asked_of_clone(harness: Harness) -> None:
     wait_until(lambda: not is_alive(harness.guard_pid))
     wait_until(harness.lock_is_free, within_s=harness.killed_s)
     time.sleep(0.02)
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     assert found["clone"] == -1, "EPERM"
     assert found["clone3"] == -38, "ENOSYS, so that C libraries use clone"
     assert found["plain"] > 0
@@ -222,7 +222,7 @@ def holds_for_every_way_to_call_the_kernel(harness: Harness) -> None:
     assert harness.commands()
     harness.signal(signal.SIGKILL, harness.guard_pid)
     wait_until(harness.lock_is_free, within_s=harness.killed_s)
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
 
 
 def test_G2_a_process_cannot_ask_so_in_another_way(open_harness: OpenHarness) -> None:
@@ -245,10 +245,10 @@ def holds_when_guard_is_killed_in_a_storm(harness: Harness) -> None:
         harness.signal(signal.SIGKILL, harness.guard_pid)
         killed_ms = boot_ms()
         wait_until(harness.lock_is_free, within_s=KILLED_S)
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     seen = harness.last_ms()
     time.sleep(0.05)
-    assert harness.last_ms() == seen, "something of it lives on"
+    safe(harness.last_ms() == seen, "something of it lives on")
     canary.judge(seen - killed_ms < 1_000, f"stamps until {seen - killed_ms:.0f} ms after the blow")
 
 
@@ -268,7 +268,7 @@ def test_G2_a_stopped_tree_dies_with_its_guard(open_harness: OpenHarness, mode: 
         harness.signal(signal.SIGKILL, harness.guard_pid)
         killed_ms = boot_ms()
         wait_until(harness.lock_is_free, within_s=KILLED_S)
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     ended_at_once(harness, killed_ms, canary)
 
 
@@ -309,7 +309,7 @@ def test_F09_a_tree_of_another_user_is_killed_also_without_the_right_to_signal_i
     harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
     assert harness.hear("exited")["signal"] == signal.SIGKILL
     harness.hear("gone")
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     assert is_alive(harness.guard_pid)
 
 
@@ -337,7 +337,7 @@ def test_F09_where_the_kernel_kills_nothing_by_ptrace_the_guard_ends_and_all_wit
     with pytest.raises(Ended):
         harness.hear("exited", within_s=KILLED_S)
     wait_until(harness.lock_is_free, within_s=KILLED_S)
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     assert harness.release_arrived_ns() is None
 
 
@@ -414,7 +414,7 @@ def holds_lock_until_the_heavy_orphan_is_gone(harness: Harness) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         living = tree.living()
     tree.close()
-    assert living == 0, f"{living} processes lived when the lock was free"
+    safe(living == 0, f"{living} processes lived when the lock was free")
 
 
 @pytest.mark.parametrize("mode", TRACED)
@@ -435,7 +435,7 @@ def test_G3_a_killed_lock_holder_ends_the_run_and_the_next_one_has_its_own(open_
     harness.signal(signal.SIGKILL, harness.lock_holder())
     assert harness.hear("exited")["signal"] == signal.SIGKILL
     harness.hear("gone")
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
     assert not harness.lock_is_free()
     harness.start("escape", expect=2, run=2)
     assert harness.lock_holder()
@@ -450,7 +450,7 @@ def test_G3_a_stopped_lock_holder_goes_on_when_the_guard_is_dead(open_harness: O
     harness.signal(signal.SIGSTOP, harness.lock_holder())
     harness.signal(signal.SIGKILL, harness.guard_pid)
     wait_until(harness.lock_is_free, within_s=KILLED_S)
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
 
 
 def test_G3_a_stopped_lock_holder_delays_no_end(open_harness: OpenHarness) -> None:
@@ -460,7 +460,7 @@ def test_G3_a_stopped_lock_holder_delays_no_end(open_harness: OpenHarness) -> No
     harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
     harness.hear("exited")
     harness.hear("gone")
-    assert harness.commands() == []
+    safe(harness.commands() == [], "something of it lives")
 
 
 def kill_all(*pids: int) -> None:
@@ -492,7 +492,7 @@ def test_F03_all_killed_at_once(open_harness: OpenHarness, mode: str) -> None:
         wait_until(lambda: not harness.commands(), within_s=KILLED_S)
     ended_at_once(harness, killed_ms, canary)
     arrived_ns = harness.release_arrived_ns()
-    assert arrived_ns is None or harness.last_ms() * 1e6 < arrived_ns, "the guard had ended it before it was killed"
+    safe(arrived_ns is None or harness.last_ms() * 1e6 < arrived_ns, "it stamped after its release had arrived")
 
 
 # --- rules taken out --------------------------------------------------------------------------------------------------
@@ -533,7 +533,7 @@ def test_mutant_is_caught(open_harness: OpenHarness, name: str) -> None:
     for _ in range(ATTEMPTS):
         try:
             holds(open_harness("traced", mutant={"guard_trace.py": mutant}))
-        except AssertionError:
+        except (AssertionError, SafetyViolation):
             return
     raise AssertionError(f"{name}: not caught in {ATTEMPTS} attempts")
 

@@ -17,7 +17,7 @@ from primacy.settings.timing import PROFILES
 from tests.support.canary import beside_a_canary
 from tests.support.real_nodes import interpreter
 from tests.support.run_process import WITHIN_S, Start, alive, children, start
-from tests.support.safety_checks import tokens_grow
+from tests.support.safety_checks import safe, tokens_grow
 
 pytestmark = [pytest.mark.moments(order=50), pytest.mark.ordinary]
 
@@ -162,7 +162,7 @@ def test_a_signal_stops_the_tree_in_order(start: Start, number: int, code: int) 
     agent.signal(number)
     assert agent.ends() == code
     assert agent.out.read_text() == "up\nbye\n"
-    assert not any(alive(each) for each in tree)
+    safe(not any(alive(each) for each in tree), "something of it lives")
     assert "its work is confirmed gone and released" in agent.err.read_text()
 
 
@@ -174,7 +174,7 @@ def test_a_command_that_ignores_term_is_killed_after_its_stop_time(start: Start)
     agent.signal(signal.SIGTERM)
     assert agent.ends() == 0
     assert time.monotonic() - asked >= 0.15
-    assert not alive(pid)
+    safe(not alive(pid), "something of it lives")
 
 
 @beside_a_canary(PROFILES["fast"].heartbeat_ms)

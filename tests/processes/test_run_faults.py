@@ -22,7 +22,7 @@ from tests.support import stamp
 from tests.support.canary import Canary
 from tests.support.real_nodes import interpreter
 from tests.support.run_process import WITHIN_S, Running, Start, alive, children, start
-from tests.support.safety_checks import one_at_a_time
+from tests.support.safety_checks import one_at_a_time, safe
 
 pytestmark = [pytest.mark.beside(order=170), pytest.mark.ordinary]
 
@@ -39,7 +39,7 @@ def test_an_agent_killed_takes_the_command_along_and_the_next_one_starts_at_once
     second = start("--profile", "wan", "--", "sh", "-c", TELL + "exec sleep 60")
     told = second.lines()[0].split()
     took_s = time.monotonic() - second.began
-    assert not any(alive(each) for each in tree)
+    safe(not any(alive(each) for each in tree), "the old tree lives beside the next")
     assert (int(told[0]), told[1]) == (token + 1, "1")
     assert took_s < PROFILES["wan"].hold_ms / 1_000, "it was not waited for"
     second.signal(signal.SIGTERM)
@@ -53,7 +53,7 @@ def test_a_guard_killed_takes_the_command_along_and_another_term_begins(start: S
     os.kill(guard_of(agent, pid), signal.SIGKILL)
     told = agent.lines(2)[1].split()
     assert (int(told[0]), told[1]) == (token + 1, "1")
-    assert not alive(pid)
+    safe(not alive(pid), "the old command lives beside the next")
     agent.said("lost the guard of run 1")
     agent.signal(signal.SIGTERM)
     assert agent.ends() == 0
@@ -240,8 +240,8 @@ def test_without_a_namespace_a_killed_guard_takes_all_of_the_command_along(start
     os.kill(guard_of(agent, pid), signal.SIGKILL)
     agent.said("lost the guard of run 1")
     agent.lines(2)
-    assert not alive(escaped)
-    assert not alive(pid)
+    safe(not alive(escaped), "something of it lives")
+    safe(not alive(pid), "something of it lives")
     agent.signal(signal.SIGTERM)
     assert agent.ends() == 0
 

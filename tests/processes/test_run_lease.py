@@ -166,7 +166,7 @@ def test_an_end_while_the_store_is_away_waits_no_longer_than_a_hold(server: serv
         node.process.send_signal(signal.SIGTERM)
         assert node.wait() == 0
         assert "did not take the release of the lease within one hold" in node.text
-        assert not crowd.commands()
+        safe(not crowd.commands(), "something of it lives")
     finally:
         server.thaw()
         crowd.end()

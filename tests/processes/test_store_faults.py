@@ -16,7 +16,7 @@ import pytest
 from primacy.election.store import Place, StoreAnswer
 from primacy.settings.timing import PROFILES, for_lease
 from primacy.store import open_store
-from tests.support.canary import Canary
+from tests.support.canary import VOIDS, Canary
 from tests.support.redis_servers import Replica
 from tests.support.servers import Etcd, MariaDb, Postgres, Redis, Server, free_port, fresh, servers_here, wait_for
 from tests.support.store_harness import LIMIT_MS, Harness, opened, row, short_waits
@@ -35,6 +35,8 @@ is what all tables here have for their longest wait, above D of the players; als
 RECOVERY_S = 90
 """That somebody leads again at all."""
 CANARY_HEARTBEAT_MS = 400
+SHORT_MS = (PROFILE.term_at_ms - for_lease(PROFILE).heartbeat_ms) // 2
+"""A server that stands for so long at most lets the renewal that meets it arrive before TERM, and so the next one."""
 
 
 class Scene:
@@ -136,11 +138,16 @@ def test_F40_F43_a_server_that_goes_and_comes_back(scene: Scene) -> None:
     server, proxy = scene.server, scene.proxy
     before = scene.tokens()
     with Canary(for_lease(PROFILE).heartbeat_ms) as canary:
+        began_ns = now_ns()
         server.freeze()
         pause(0.1)
         server.thaw()
+        stood_ms = (now_ns() - began_ns) / 1e6
         scene.recovered("a freeze within the hold")
-    canary.judge(scene.tokens() == before, "it is the same leadership: nothing was lost in a tenth of a second")
+    if stood_ms <= SHORT_MS:
+        canary.judge(scene.tokens() == before, f"it is the same leadership: the server stood for {stood_ms:.0f} ms")
+    else:
+        VOIDS.append(f"the server was to stand for 100 ms, and stood for {stood_ms:.0f}, {SHORT_MS} at most")
 
     server.freeze()
     scene.nobody_holds("the server is frozen for longer than the hold")

@@ -471,7 +471,7 @@ def dead_after(harness: Harness) -> None:
     wait_until(lambda: not harness.commands())
     seen = harness.last_ms()
     assert seen <= boot_ms() + 1
-    assert harness.last_ms() == seen
+    safe(harness.last_ms() == seen, "something of it lives")
 
 
 def ended_at_once(harness: Harness, killed_ms: int, canary: Canary) -> None:

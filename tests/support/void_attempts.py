@@ -24,7 +24,10 @@ VOID = pytest.StashKey[str]()
 LAST_COUNTS = pytest.StashKey[bool]()
 IN_REAL_TIME = {"browser", "contracts", "docs", "processes"}
 """Folders of tests that a slow machine may fail."""
-SAFETY_SAID = re.compile("overlap|double|grow|at_a_time|at once|token|twice|two |both", re.IGNORECASE)
+SAFETY_SAID = re.compile(
+    "overlap|double|grow|at_a_time|at once|token|twice|two |both|lived|living|lives|alive|commands|stamped|beside",
+    re.IGNORECASE,
+)
 """What a failed statement about safety says, wherever it does not say so by `safe`: judged at once."""
 Failed = pytest.fail.Exception
 
