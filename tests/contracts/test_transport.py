@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from itertools import cycle
+from itertools import cycle, pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from primacy.election.messages import (
     Release,
 )
 from primacy.errors import CannotHere, InUse
-from primacy.transport import Transport, seal, udp
+from primacy.transport import Transport, seal, shared_sockets, udp
 from primacy.transport.layout import packed
 from primacy.transport.seal import (
     Sort,
@@ -31,6 +31,9 @@ from tests.support.transport_harness import (
     seal_of,
     thrown,
 )
+
+JUNK = 150
+"""Fewer than fit into the buffer of a socket."""
 
 
 @pytest.mark.parametrize("kind", ["memory", "udp", "shared"])
@@ -225,6 +228,34 @@ def test_A01_A09_strangers_are_counted_by_kind_and_never_answered() -> None:
         await pair.until(lambda: any("dropped datagrams: 1 foreign" in line for line in pair.complaints))
 
     play(story)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("udp", udp.ANY_READS_MAX), ("shared", shared_sockets.ANY_READS_MAX)])
+def test_F56_a_flood_is_read_in_portions_so_that_a_heartbeat_does_not_wait_for_its_end(kind: str, most: int) -> None:
+    async def story(pair: Pair) -> None:
+        a, b = await pair.start("a", 11), await pair.start("b", 12)
+        a.send("b", heartbeat("a", 1))
+        await pair.until(lambda: pair.heard["b"])
+        b.send("a", heartbeat("b", 1))
+        await pair.until(lambda: pair.heard["a"])  # each has a socket of its own for the other now
+        loop, counts, at = asyncio.get_running_loop(), [0], []
+        drops = pair.sockets[1].drops if kind == "shared" else b.drops
+
+        def turn() -> None:
+            counts.append(drops.counters["foreign"])
+            if len(pair.heard["b"]) == 2 and not at:
+                at.append(counts[-1])
+            if counts[-1] < JUNK:
+                loop.call_soon(turn)
+
+        thrown([b"x" * 80] * JUNK, pair.ports["b"])
+        a.send("b", heartbeat("a", 2))
+        turn()
+        await pair.until(lambda: counts[-1] == JUNK and len(pair.heard["b"]) == 2)
+        assert max(after - before for before, after in pairwise(counts)) <= most
+        assert at[0] <= 2 * most, "it was heard within two turns"
+
+    play(story, kind)
 
 
 def test_another_secret_is_said_with_the_node_and_the_rotation_goes_through() -> None:
