@@ -35,8 +35,9 @@ is what all tables here have for their longest wait, above D of the players; als
 RECOVERY_S = 90
 """That somebody leads again at all."""
 CANARY_HEARTBEAT_MS = 400
-SHORT_MS = (PROFILE.term_at_ms - for_lease(PROFILE).heartbeat_ms) // 2
-"""A server that stands for so long at most lets the renewal that meets it arrive before TERM, and so the next one."""
+SHORT_MS = PROFILE.term_at_ms - for_lease(PROFILE).heartbeat_ms - 40
+"""A renewal that leaves as the server begins to stand is answered before TERM if it stands for no longer; some of it is
+for the trip and the commit."""
 
 
 class Scene:
