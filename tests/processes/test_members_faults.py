@@ -1,5 +1,6 @@
-"""A change of members is broken at each of its steps, with real nodes: kill -9 of the leader, of the new node, of
-another one. Whatever happened, the change ends and somebody acts; never two (R1 to R8).
+"""A change of members is broken at each of its steps, with real nodes: kill -9 of the leader, of the new node, of the
+one that leaves, of one that stays. Whatever happened, the change ends and somebody acts; never two (R1 to R8). Whoever
+was removed learns it, also if it was dead meanwhile, or the leader that was to tell it died (R10).
 
 Safety, in the profile `lan`: several clusters live at the same time here, each in a thread of its own. A change stands
 still at a step until the test lets it go on.
@@ -20,7 +21,10 @@ from tests.support.real_members import MembersCrowd, hold, members_crowd, side_b
 pytestmark = pytest.mark.beside(order=21)
 
 AT_ONCE = 3
-STEPS = ("asked", "observer", "joint")
+STEPS = ("asked", "observer", "joint", "written", "told")
+"""`steps_held` says what each is. From the third on, the new node votes."""
+BEFORE_IT_VOTES = ("asked", "observer")
+VICTIMS = ("leader", "new", "leaving", "staying")
 
 
 def reach(crowd: MembersCrowd, step: str, leaves: str) -> None:
@@ -34,6 +38,8 @@ def reach(crowd: MembersCrowd, step: str, leaves: str) -> None:
         said = leader.ask("/v1/members")
         if not said:
             return False
+        if is_last(said, leaves):
+            return step == ("told" if others_have(crowd, said) else "written")
         if is_quiet(said):
             with contextlib.suppress(PrimacyError):
                 body = {"verb": "replace", "by": "test", "node": leaves, "new": "d", "addr": crowd.addr("d")}
@@ -45,7 +51,9 @@ def reach(crowd: MembersCrowd, step: str, leaves: str) -> None:
                 return bool(said["waits_for"]) and "d" not in kinds
             case "observer":
                 return kinds.get("d") == "observer" and said["goal"] is not None
-        return len(said["needs"]) == 2 and leaves in said["leaving"]
+            case "joint":
+                return len(said["needs"]) == 2 and leaves in said["leaving"]
+        return False
 
     crowd.until(is_there, f"the step {step}")
 
@@ -59,21 +67,40 @@ def broken(folder: Path, step: str, victim: str) -> None:
         reach(crowd, step, leaves)
         leader = crowd.leader().name
         other = next(name for name in "abc" if name not in (leader, leaves))
-        killed = {"leader": leader, "new": "d", "old": other}[victim]
+        killed = {"leader": leader, "new": "d", "leaving": leaves, "staying": other}[victim]
         before = crowd.tokens()[-1]
         crowds.kill_all(crowd.nodes[killed])
         crowd.nodes[killed].wait()
         hold(crowd, "")
         if killed == leader:
             crowd.acting(before)
-        if victim == "new" and step != "joint":
+        if victim == "new" and step in BEFORE_IT_VOTES:
             waits_in_vain(crowd, before)
         else:
             ends(crowd, leaves, before)
         crowd.one_now()
         crowd.start(killed, file="d.yaml" if killed == "d" else "primacy.yaml")
-        crowd.agreed("".join(sorted(crowd.settled()[0])), **observers(crowd))
-        crowd.one_now()
+        voters = crowd.settled()[0]
+        crowd.agreed("".join(sorted(voters)), **observers(crowd))
+        if leaves not in voters:
+            crowd.until(lambda: knows_that_it_is_out(crowd, leaves), f"{leaves} to know that it was removed")
+        assert crowd.one_now().node in voters
+
+
+def is_last(said: dict[str, Any], leaves: str) -> bool:
+    """The register after the change."""
+    return is_quiet(said) and {row["node"] for row in said["members"]} == {*"abcd"} - {leaves}
+
+
+def others_have(crowd: MembersCrowd, said: dict[str, Any]) -> bool:
+    """Another of its members has this register, too."""
+    ids = [node.ask("/v1/members") for node in crowd.up() if node.name in {row["node"] for row in said["members"]}]
+    return sum((each["term"], each["version"]) == (said["term"], said["version"]) for each in ids if each) > 1
+
+
+def knows_that_it_is_out(crowd: MembersCrowd, name: str) -> bool:
+    document = crowd.nodes[name].ask()
+    return bool(document) and "it is not among the members" in (document["waits_for"] or "")
 
 
 def waits_in_vain(crowd: MembersCrowd, before: int) -> None:
@@ -130,6 +157,6 @@ def observers(crowd: MembersCrowd) -> dict[str, str]:
 @pytest.mark.parametrize("step", STEPS)
 def test_R7_a_node_is_killed_at_a_step_of_a_change_and_it_ends(tmp_path: Path, step: str) -> None:
     side_by_side(
-        [lambda v=victim: broken(tmp_path / v, step, v) for victim in ("leader", "new", "old")],  # type: ignore[misc]
+        [lambda v=victim: broken(tmp_path / v, step, v) for victim in VICTIMS],  # type: ignore[misc]
         AT_ONCE,
     )

@@ -13,7 +13,7 @@ import pytest
 
 from primacy.election.effects import Persist, Send
 from primacy.election.events import Code
-from primacy.election.inputs import ChangeMembers, Received, Started
+from primacy.election.inputs import ChangeMembers, Received, Started, StepDown
 from primacy.election.messages import (
     Ack,
     Ahead,
@@ -422,6 +422,35 @@ def test_R10_one_that_was_removed_while_it_was_down_is_told_and_burns_no_term() 
     assert cluster[gone].m.term <= term
     assert leader.m.term == term
     assert leader.works
+
+
+@pytest.mark.parametrize("kind", ["voter", "witness", "observer"])
+def test_R10_who_was_removed_by_a_leader_that_died_before_it_said_so_asks_and_learns_it(kind: str) -> None:
+    """Nobody refuses it a vote, for it asks for none; and the next leader does not know of it."""
+    rest = "a b c"
+    cluster = Cluster(f"{rest} x:{kind}").start()
+    leader = cluster.lead()
+    if leader.name == "x":
+        leader.give(StepDown("a"))
+        cluster.until(lambda: cluster["a"].leads and bool(cluster["a"].works))
+        leader = cluster["a"]
+    x = cluster["x"]
+    cluster.loses = lambda sent: (
+        sent.to == "x" and isinstance(sent.message, MembersTold) and not sent.message.register.named("x")
+    )
+    cluster.change(rest)
+    cluster.until(lambda: cluster.has(rest, rest))
+    assert x.register.named("x")
+    cluster.kill(leader.name)
+    cluster.loses = lambda sent: False
+    cluster.until(lambda: any(node.works for node in cluster.nodes.values()))
+    cluster.until(lambda: bool(x.heard(Code.NOT_A_MEMBER)), 10 * P)
+    assert x.register == cluster.leader.register
+    assert "primacy members add x" in x.m.view(x.now).waits_for
+    cluster.run(P)
+    cluster.counts.clear()
+    cluster.run(4 * P)
+    assert not cluster.counts.get("Query"), "then it asks no more"
 
 
 def test_R10_only_a_voter_that_is_ahead_makes_a_leader_step_down() -> None:

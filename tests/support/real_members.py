@@ -212,21 +212,32 @@ HELD = "held"
 def steps_held(folder: Path) -> str:
     """Words for `plant`: a leader takes no step beyond the one that the file names.
 
-    `asked`: nothing is written yet. `observer`: the new nodes are observers. `joint`: both halves count.
+    `asked`: nothing is written yet. `observer`: the new nodes are observers. `joint`: both halves count. `written`: the
+    last register is on the leader's disk, and told to nobody; that leader steps down soon, for nobody acks. `told`: it
+    is proved, and who was removed is not told.
     """
     return f"""
 import pathlib, sys
 from primacy.election.raft.change import Changing
+from primacy.election.raft.state import RaftState
 
 FILE = pathlib.Path({str(folder / HELD)!r})
 approach, ready, finish = Changing._approach, Changing.is_ready, Changing._finish
+tell, tell_removed = RaftState.tell_members, Changing._tell_removed
 
 def held(step):
     return FILE.exists() and FILE.read_text() == step
 
+def is_last(register):
+    return register is not None and not register.prior and register.goal is None
+
 Changing._approach = lambda self, *given: [] if held("asked") else approach(self, *given)
 Changing.is_ready = lambda self, *given: not held("observer") and ready(self, *given)
 Changing._finish = lambda self, *given: [] if held("joint") else finish(self, *given)
+Changing._tell_removed = lambda self, *given: [] if held("told") else tell_removed(self, *given)
+RaftState.tell_members = lambda self, *given: (
+    [] if held("written") and is_last(self.register) else tell(self, *given)
+)
 """
 
 

@@ -29,8 +29,9 @@ class Campaigning:
         if state.leader:
             effects = [Record(Event(Code.LEADER_SILENT, state.term, state.leader))]
             state.leader = ""
-            if state.options.joins and state.register is not None:
-                state.file_ask_at_ms = now_ms + state.timing.promise_ms  # perhaps it is not where they have it (R12)
+            if state.register is not None and (state.options.joins or state.is_never_refused(state.register)):
+                # perhaps it is not where they have it (R12), or it was removed, and who was to tell it is gone (R10)
+                state.file_ask_at_ms = now_ms + state.timing.promise_ms
         if not self._may_campaign(now_ms):
             state.campaign_at_ms = now_ms + max(state.promise_left(now_ms), state.timing.heartbeat_ms)
             return effects

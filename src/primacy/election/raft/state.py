@@ -305,6 +305,11 @@ class RaftState:
             return []
         return self.refuse(now_ms, Send(node, MembersTold(self.origin, register)), *register.id)
 
+    def is_never_refused(self, register: Register) -> bool:
+        """It is in this register and does not campaign: an observer, a witness, or a voter that is to leave. Who asks
+        for no vote is not told by a refusal that there are newer members."""
+        return register.named(self.node) and not self.quorum.campaigns
+
     def hears(self, node: str) -> bool:
         """With a register anybody of this cluster: who was removed, or is not known here yet, must be told so."""
         return self.options.register or node in self.quorum.others

@@ -153,14 +153,14 @@ class Telling:
         if asked and now_ms < state.read_at_ms + state.timing.promise_ms:
             state.file_ask_at_ms = now_ms + 2 * state.timing.heartbeat_ms
             return [Send(name, Query(state.origin, True, state.term)) for name in asked]
-        if joins and not state.leader:
+        if (joins or state.is_never_refused(register)) and not state.leader:
             return self._ask_to_belong(now_ms, register)
         state.file_ask_at_ms = 0
         return []
 
     def _ask_to_belong(self, now_ms: int, register: Register) -> list[Effect]:
         """One that is to be added may be listed at an address where it does not hear: it asks until it hears a leader
-        of the members."""
+        of the members. So does one that may have been removed by a leader that died before it said so (R10)."""
         state = self.state
         state.file_ask_at_ms = now_ms + state.timing.promise_ms
         asked = state.recall.named_by_file(register)
