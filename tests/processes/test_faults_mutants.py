@@ -100,8 +100,8 @@ def remembered(self, wall_ms):
     heard = [r for r in self._reports() if r.memory and self.seat.membership.is_config(r.origin.config)]
     if not heard:
         return None
-    term = min(r.term for r in heard)
-    return Ballot(heard[0].origin.base, term, "", heard[0].hold_max_ms, 0, self._incarnation(wall_ms), (self.own,))
+    told = (heard[0].origin.base, min(r.term for r in heard), "", heard[0].hold_max_ms, 0, self._incarnation(wall_ms))
+    return Ballot(*told, (self.own,), register=self.newest())
 
 Recovery.remembered = remembered
 """

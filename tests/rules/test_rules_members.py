@@ -7,13 +7,11 @@ schedules that broke earlier wordings have files of their own.
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from primacy.election.effects import Persist, Send
 from primacy.election.events import Code
-from primacy.election.inputs import ChangeMembers, Received, Started, StepDown
+from primacy.election.inputs import ChangeMembers, Received, StepDown
 from primacy.election.messages import (
     Ack,
     Ahead,
@@ -24,12 +22,10 @@ from primacy.election.messages import (
     VoteReply,
     VoteRequest,
 )
-from primacy.election.model import Kind, Member, MembersId, Register, Role, Seat
+from primacy.election.model import Kind, MembersId, Register, Role
 from primacy.election.raft.quorum import Quorum
 from primacy.election.raft.register import first_register
-from primacy.election.raft.strategy import RaftStrategy
 from tests.support.members_harness import HEARTBEAT, Cluster, H, Node, P, members
-from tests.support.raft_harness import LAB, ballot, membership
 
 pytestmark = pytest.mark.coverage
 
@@ -216,14 +212,14 @@ def test_R2_an_observer_never_counts() -> None:
     quorum = joint()
     assert "o" not in quorum.voters
     assert not quorum.has({"a", "o"})
-    assert quorum.newest_by_halves({"a": 5, "o": 5}) == 0
+    assert quorum.newest_acked({"a": 5, "o": 5}) == 0
 
 
 def test_R2_a_hold_is_what_both_halves_acked() -> None:
     quorum = joint()
-    assert quorum.newest_by_halves({"a": 9, "c": 7}) == 7
-    assert quorum.newest_by_halves({"a": 9, "d": 8}) == 0
-    assert quorum.newest_by_halves({"a": 9, "b": 6, "d": 8}) == 6
+    assert quorum.newest_acked({"a": 9, "c": 7}) == 7
+    assert quorum.newest_acked({"a": 9, "d": 8}) == 0
+    assert quorum.newest_acked({"a": 9, "b": 6, "d": 8}) == 6
 
 
 def test_R2_who_votes_by_the_half_before_alone_is_still_asked_and_hears_heartbeats() -> None:
@@ -555,15 +551,6 @@ def test_R4_a_first_register_is_named_anew_where_a_node_shows_one_of_a_dead_lead
     cluster.cut.clear()
     cluster.until(lambda: a.register == b.register == c.register)
     assert c.m.leader == cluster.lead().name
-
-
-def test_without_a_register_nothing_is_asked_for() -> None:
-    """As it was before there were registers; no agent runs so any more."""
-    machine = RaftStrategy(Seat("a", 1, membership("a b c"), Random(0)), LAB, ballot()._replace(register=None))
-    machine.step(0, Started(0, lock_held=False))
-    assert "no register" in machine.why_not(ChangeMembers((Member("a"),)))
-    assert machine.origin.members == (0, 0)
-    assert machine.view(0).members is None
 
 
 def test_E1_a_register_that_is_told_again_and_again_is_answered_once_per_heartbeat() -> None:

@@ -218,7 +218,7 @@ def test_R9_both_halves_of_every_register_that_it_is_told_of_are_asked() -> None
     assert a.m.ballot is None, "d is a voter, too"
     a.now += HEARTBEAT
     a.m._wake(a.now)
-    assert "d" in a.m.state.recall.to_ask(None)
+    assert "d" in a.m.state.recovery.to_ask(None)
     report(a, "d", register("a b d e", 2, 1), 4)
     assert a.m.ballot is None, "and it tells of e"
     report(a, "e", register("a b d", 4, 7, prior="a b c"), 4)

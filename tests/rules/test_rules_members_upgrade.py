@@ -35,7 +35,7 @@ def earlier_ballot(**more: object) -> Ballot:
 
 def node(ballot: Ballot | None, membership: Membership = MEMBERS) -> RaftStrategy:
     seat = Seat("a", 11, membership, Random(1))
-    return RaftStrategy(seat, TIMING, ballot, RaftOptions(register=True))
+    return RaftStrategy(seat, TIMING, ballot, RaftOptions())
 
 
 def earlier(name: str, config: str = LISTED) -> Origin:

@@ -131,7 +131,7 @@ def test_all_nodes_of_raft_keep_a_register_and_in_a_third_of_the_trials_operator
     trial = trials[3]
     trial.world.run(10_000)
     machines = [trial.world.nodes[name].machine for name in trial.names]
-    assert all(isinstance(machine, RaftStrategy) and machine.state.options.register for machine in machines)
+    assert all(isinstance(machine, RaftStrategy) and machine.state.register for machine in machines)
     with pytest.raises(AssertionError):
         Trial(plan, 3)
 

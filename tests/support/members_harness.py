@@ -74,7 +74,7 @@ class Node:
         boot = 1_000 * ord(self.name) + self.starts
         listed = f"{TIMES} of {self.file}" if self.cluster.compares_files else ""
         seat = Seat(self.name, boot, Membership.of(members(self.file), TIMES, listed_hash=listed), Random(boot))
-        options = RaftOptions(auto=self.cluster.auto, joins=self.joins, register=True)
+        options = RaftOptions(auto=self.cluster.auto, joins=self.joins)
         self.m = self.cluster.machines.get(self.name, RaftStrategy)(seat, LAB, self.disk, options)
         self.now = self.cluster.now if now_ms < 0 else now_ms
         self.up = True

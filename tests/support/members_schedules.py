@@ -370,7 +370,7 @@ def s13(machine: type[RaftStrategy]) -> str:
     take(cluster, Query, to="ab", sender="c")
     take(cluster, Report, to="c")
     if c.m.ballot is None:
-        assert set(c.m.state.recall.missing(None)) == {"d", "e"}, "refused: they must answer, too"
+        assert set(c.m.state.recovery.missing(None)) == {"d", "e"}, "refused: they must answer, too"
         return ""
     c.now += P
     e.now += P

@@ -20,8 +20,7 @@ from primacy.election.raft.change import Changing
 from primacy.election.raft.follow import Following
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.quorum import Quorum
-from primacy.election.raft.recall import Recall
-from primacy.election.raft.recovery import FLOOR
+from primacy.election.raft.recovery import FLOOR, Recovery
 from primacy.election.raft.state import RaftState
 from primacy.election.raft.strategy import RaftStrategy
 from primacy.election.raft.tell import Telling
@@ -105,7 +104,7 @@ class EitherQuorum(Quorum):
     def has(self, yes):
         return any(2 * sum(name in yes for name in half) > len(half) for half in self.halves)
 
-    def newest_by_halves(self, acked):
+    def newest_acked(self, acked):
         return max(sorted((acked.get(n, 0) for n in half), reverse=True)[len(half) // 2] for half in self.halves)
 
 
@@ -115,8 +114,7 @@ class EitherHalf(RaftStrategy):
     class state_class(RaftState):
         def refresh_members(self):
             super().refresh_members()
-            if self.quorum.halves:
-                self.quorum = EitherQuorum(*self.quorum)
+            self.quorum = EitherQuorum(*self.quorum)
 
 
 # --- R3 to R7 ---------------------------------------------------------------------------------------------------------
@@ -243,7 +241,7 @@ def recalled(kind):
     return state_class
 
 
-class AnyRecall(Recall):
+class AnyRecall(Recovery):
     def is_enough(self, missing):
         return len(missing) < len(self._needed(None))
 
@@ -274,7 +272,7 @@ class MajorityAnswers(RaftStrategy):
     state_class = recalled(MajorityRecall)
 
 
-class FileRecall(Recall):
+class FileRecall(Recovery):
     def counted_registers(self):
         return [self.first()]
 
@@ -285,7 +283,7 @@ class WithoutClosure(RaftStrategy):
     state_class = recalled(FileRecall)
 
 
-class AloneRecall(Recall):
+class AloneRecall(Recovery):
     def is_alone(self, newest):
         return False
 
@@ -296,7 +294,7 @@ class AlonePasses(RaftStrategy):
     state_class = recalled(AloneRecall)
 
 
-class OpenRecall(Recall):
+class OpenRecall(Recovery):
     def remembered(self, wall_ms):
         ballot = super().remembered(wall_ms)
         return ballot if ballot is None else ballot._replace(voted_for="")

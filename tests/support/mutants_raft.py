@@ -12,7 +12,7 @@ from primacy.election.raft.follow import Following
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.meet import Meeting
 from primacy.election.raft.memory import Remembering
-from primacy.election.raft.recall import Recall
+from primacy.election.raft.recovery import Recovery
 from primacy.election.raft.release import Releasing
 from primacy.election.raft.state import RaftState
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
@@ -240,7 +240,7 @@ class UnmutedAtOnce(Eager):
             return effects
 
 
-class _ForgetfulRoll(Recall):
+class _ForgetfulRoll(Recovery):
     def remembered(self, wall_ms):
         heard = [r for r in self._reports() if r.memory and r.origin.config == self.own.hash]
         if not heard:
@@ -259,7 +259,7 @@ class AmnesiacVotes(RaftStrategy):
         self.state.recovery = _ForgetfulRoll(seat, auto=told.auto, token_max=told.token_max)
 
 
-class _BoldRoll(Recall):
+class _BoldRoll(Recovery):
     def wants_first(self, *, waited_long, base):
         lowest = self.own.voters[0] == self.seat.node
         return self.init or (Init(0) if lowest and not base else None)
@@ -281,7 +281,7 @@ class InitWithoutAsking(RaftStrategy):
     state_class = LeadsOn
 
     def __init__(self, seat, timing, ballot, options=None):
-        super().__init__(seat, timing, ballot, RaftOptions(auto=True, register=True))
+        super().__init__(seat, timing, ballot, RaftOptions(auto=True))
         self.state.recovery = _BoldRoll(seat, auto=True, token_max=0)
 
     class remembering_class(Remembering):

@@ -74,7 +74,7 @@ class Bench:
         seat = Seat(node, boot or boot_of(node), membership(words, config), Random(seed))
         if kept is None and not blank:
             kept = ballot(words, config=config)
-        self.m = machine(seat, timing, kept, (options or RaftOptions())._replace(register=True))
+        self.m = machine(seat, timing, kept, options)
         self.now = 10_000
         self.disk = kept
         self.last_heartbeat_ms = 0

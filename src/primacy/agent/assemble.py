@@ -179,7 +179,7 @@ def raft_of(
     if not is_alone(settings):
         seat = seat._replace(membership=seat.membership._replace(listed_hash=_listed_hash(settings, ballot)))
     joins = settings.cluster.first_start == "join" or is_newcomer(settings)
-    options = RaftOptions(by_itself and not lost, token_max, joins=joins, register=True, aligned=aligned)
+    options = RaftOptions(by_itself and not lost, token_max, joins=joins, aligned=aligned)
     return RaftStrategy(seat, holding_times(settings), ballot, options)
 
 

@@ -97,7 +97,7 @@ class Release(NamedTuple):
 
 
 class Query(NamedTuple):
-    """ "Under which list do you run, and what do you remember?" The nonce is the asker's boot."""
+    """ "Under which configuration do you run, and what do you remember?" The nonce is the asker's boot."""
 
     origin: Origin
     memory: bool
@@ -106,7 +106,7 @@ class Query(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The answer (M1, M2). The list is the origin's `config`, durable in the reporter's ballot before this leaves."""
+    """The answer (M1, M2). The origin's `config` is durable in the reporter's ballot before this leaves."""
 
     origin: Origin
     echo: int
@@ -119,14 +119,15 @@ class Report(NamedTuple):
     hold_max_ms: int
     token_max: int
     confirmed: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(hash, voters) of the lists that the reporter was unmuted under; without voters, of those that it has left for
-    another one (M1)."""
+    """(hash, no voters) of the configurations that the reporter has left for another one (M1). A node of the version
+    before tells with voters of its lists, too; nobody needs that any more."""
     incarnation_seen: int = 0
     """The highest incarnation that the reporter heard of the asker."""
     gave_way: bool = False
     """It has no memory because it gave up a first ballot that was never used: it never voted in this cluster."""
     register: Register | None = None
-    """The members that the reporter knows of (R9); None without memory, or without a register."""
+    """The members that the reporter knows of (R9), without memory those of its file; None from a node of the version
+    before."""
 
     def has_left(self, config: str) -> bool:
         """The reporter ran under this configuration, and it was replaced (M1)."""

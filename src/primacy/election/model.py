@@ -60,7 +60,7 @@ class Membership(NamedTuple):
     version: int = 0
     """Counts changes of a list that grows by joining (bully, ring); 0 for a fixed list."""
     listed_hash: str = ""
-    """With a register: the hash with the nodes in it, which nodes of the version before know; it is shown as long as
+    """Of raft: the hash with the nodes in it, which nodes of the version before know; it is shown as long as
     the members are those of the first start."""
 
     @classmethod
@@ -146,7 +146,7 @@ class Register(NamedTuple):
 
 
 class ListRecord(NamedTuple):
-    """A member list as it stands in a ballot: its hash and its voters (M1)."""
+    """A configuration as it stands in a ballot: its hash and its voters (M1)."""
 
     hash: str
     voters: tuple[str, ...]
@@ -176,16 +176,16 @@ class Ballot(NamedTuple):
     incarnation: int
     """Counts the starts of this node (Q10)."""
     lists: tuple[ListRecord, ...]
-    """Every list that this node may have promised anything under; more than one means mute (M1)."""
+    """Every configuration that this node may have promised anything under; more than one means recovering (M1)."""
     changed: bool = False
-    """True once the ballot held another list than its first (M4)."""
+    """True once the ballot held another configuration than its first (M4)."""
     seen: tuple[tuple[str, int, int], ...] = ()
     """The highest incarnation heard of each other node, and the boot that spoke with it (Q10)."""
     void: bool = False
     """It counts as no memory (Q10, M2): it turned out to be an old copy, or it only tells who was listed (M3)."""
     register: Register | None = None
-    """The members (rules R), where nodes run with a register. Then no hash tells the members, and `lists` is about
-    changed times only (M1)."""
+    """The members (rules R); None in a ballot of before there were registers, until its node is started. No hash tells
+    the members: `lists` is about changed times, strategies and stores (M1)."""
     left: tuple[str, ...] = ()
     """Configurations that this node ran under and that were replaced: all reported another one, or an operator named
     those that did not. Who comes back with one of them is told so (M1)."""

@@ -5,7 +5,6 @@
 node that forgot may speak). In every role: `meet.py` (who is heard), `release.py`, `ballot.py` (what the disk has).
 `quorum.py` and `progress.py`: who is a majority, and what it has acked. `view.py`: what it shows people.
 
-With a register of members (`RaftOptions.register`): `register.py` (pure: its next steps), `tell.py` (who takes which),
-`change.py` (what a leader does with a goal), `requests.py` (what may be asked for), `admit.py` (observers without
-memory), `recall.py` (voters without memory).
+The register of members: `register.py` (pure: its next steps), `tell.py` (who takes which), `change.py` (what a leader
+does with a goal), `requests.py` (what may be asked for), `admit.py` (observers without memory).
 """

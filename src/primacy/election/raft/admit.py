@@ -72,13 +72,13 @@ class Admitting:
         """Written as if just read: the term closed, silent for P (R8)."""
         state = self.state
         origin, register = admission.origin, admission.register
-        if state.ballot is not None or not state.options.register or not self.is_answer(admission):
+        if state.ballot is not None or not self.is_answer(admission):
             return []
         if not state.seat.membership.is_config(origin.config) or origin.base <= 0:
             return []
         if not self.may_admit(register, state.node):
             return []
-        recovery = state.recall
+        recovery = state.recovery
         if recovery.is_lone_file(register):
             detail = "its file names nobody but itself: write the other nodes into it"
             return state.note(Code.NOT_A_MEMBER, "", detail)

@@ -113,9 +113,7 @@ class Campaigning:
     def _wanted(self, campaign: Candidate) -> int:
         """So many of those that refused for a while, the shortest while first, must come round."""
         quorum = self.state.quorum
-        if not quorum.halves:
-            return max(1, quorum.majority - len(campaign.yes))  # one may have said yes, then no
-        willing = [name for name in campaign.yes if name not in campaign.no]
+        willing = [name for name in campaign.yes if name not in campaign.no]  # one may have said yes, then no
         told = sorted((ms, name) for name, ms in campaign.no.items() if ms > 0)
         for wanted, (_, name) in enumerate(told, start=1):
             willing.append(name)

@@ -33,14 +33,12 @@ class Following:
             return []
         if state.is_too_far(heartbeat.term):
             return state.doubt(now_ms, sender, heartbeat.term)
-        if state.options.register:
-            late = self._before_ack(now_ms, heartbeat)
-            if late is not None:
-                return late
+        late = self._before_ack(now_ms, heartbeat)
+        if late is not None:
+            return late
         if heartbeat.term != ballot.term or state.leader != sender:
             if heartbeat.term < ballot.term:
-                ahead = Send(sender, Ahead(state.origin, ballot.term))
-                return state.refuse(now_ms, ahead) if state.quorum.votes or state.options.register else []
+                return state.refuse(now_ms, Send(sender, Ahead(state.origin, ballot.term)))
             if heartbeat.term <= state.promise.released_term:
                 return []
             if state.leader_state is not None and heartbeat.term == ballot.term:
@@ -51,7 +49,7 @@ class Following:
         return self._ack(now_ms, heartbeat)
 
     def _before_ack(self, now_ms: int, heartbeat: Heartbeat) -> list[Effect] | None:
-        """With a register: what there is to do instead of an ack; None if it may be acked."""
+        """What there is to do about the members instead of an ack; None if it may be acked."""
         state = self.state
         sender = heartbeat.origin.node
         if heartbeat.origin.members > state.members_id:
@@ -98,8 +96,6 @@ class Following:
         promise = state.promise
         promise.acked_of, promise.acked_number = (heartbeat.term, heartbeat.origin.boot), heartbeat.number
         state.campaign_at_ms = state.timeout(now_ms)
-        if not state.quorum.votes and not state.options.register:
-            return []
         ballot = state.ballot
         assert ballot is not None
         hold_ms = heartbeat.hold_ms if heartbeat.settled else max(heartbeat.hold_ms, ballot.hold_max_ms)
@@ -115,14 +111,12 @@ class Following:
         candidate = request.origin.node
         if ballot is None or state.muted:
             return []
-        if state.options.register:  # what our own register says of us or of the candidate decides nothing (R2)
-            if self.is_outdated(request):
-                assert state.register is not None
-                if state.register.id.term - (request.term - 1) > TERM_JUMP_MAX:
-                    return self._no(now_ms, request)  # it believes the members once it knows the token (Q9)
-                return state.tell_members(now_ms, candidate)
-        elif not state.quorum.votes or candidate not in state.quorum.candidates:
-            return []
+        # What our own register says of us or of the candidate decides nothing (R2).
+        if self.is_outdated(request):
+            assert state.register is not None
+            if state.register.id.term - (request.term - 1) > TERM_JUMP_MAX:
+                return self._no(now_ms, request)  # it believes the members once it knows the token (Q9)
+            return state.tell_members(now_ms, candidate)
         if self._is_early(request):
             state.early = request
             return []

@@ -133,8 +133,7 @@ class Leading:
             return []
         node = ack.origin.node
         progress = leader.progress
-        counts = state.quorum.others if state.options.register else state.quorum.other_voters
-        if not progress.is_news(node, ack.number) or node not in counts:
+        if not progress.is_news(node, ack.number) or node not in state.quorum.others:
             is_late = ack.number < progress.acked.get(node, 0)
             return [Record(Event(Code.LATE_ACK, ack.term, node, value=ack.number))] if is_late else []
         progress.acked[node] = ack.number
@@ -149,10 +148,8 @@ class Leading:
         return self.start_if_ready(now_ms)
 
     def proved_number(self, leader: Leader) -> int:
-        progress, quorum = leader.progress, self.state.quorum
-        if quorum.halves:
-            return quorum.newest_by_halves({**progress.acked, self.state.node: progress.number})
-        return quorum.newest_acked(progress.acked.values(), progress.number)
+        progress = leader.progress
+        return self.state.quorum.newest_acked({**progress.acked, self.state.node: progress.number})
 
     def heartbeat_again(self, now_ms: int, leader: Leader) -> list[Effect] | None:
         """The next heartbeat of a leader whose work runs, if that is all there is to do; the same as a step."""

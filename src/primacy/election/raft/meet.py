@@ -1,6 +1,6 @@
-"""Meeting others: is the sender of a message of this cluster and list, and which start of it speaks?
+"""Meeting others: is the sender of a message of this cluster and configuration, and which start of it speaks?
 
-Earlier starts and copies of a node are recognised by incarnation and boot (Q10), other lists by their hash, other
+Earlier starts and copies of a node are recognised by incarnation and boot (Q10), other times by their hash, other
 clusters by their token base (T1). Whoever was met is heard without another look until something about it differs. What
 is refused is told at most once per heartbeat, and never in answer to a refusal (E1).
 """
@@ -36,7 +36,7 @@ class Meeting:
         self.remembering = remembering
 
     def meet(self, now_ms: int, message: Message) -> tuple[bool, list[Effect]]:
-        """The first message of a boot, or one that does not fit: is its sender of this cluster and list?"""
+        """The first message of a boot, or one that does not fit: is its sender of this cluster and configuration?"""
         state = self.state
         origin = message.origin
         about_memory = isinstance(message, Query | Report | FirstBallot | FirstBallotTaken | Stale | Admission)
@@ -59,8 +59,6 @@ class Meeting:
             return False, effects  # without memory it can tell no cluster from another
         if origin.base != state.origin.base:
             return False, effects + self._other_base(message)
-        if not state.hears(origin.node):
-            return False, effects + state.note(Code.OTHER_LIST, origin.node, "it is not in the list")
         if not isinstance(message, Release):
             state.peers.known[origin.node] = origin
         return True, effects
@@ -81,12 +79,11 @@ class Meeting:
         newest, boot = state.seen(origin.node)
         if origin.incarnation > newest:
             peers.duplicates.discard(origin.node)
-            if state.hears(origin.node):
-                known = [record for record in state.ballot.seen if record[0] != origin.node]
-                if len(known) >= SEEN_MAX:
-                    known = [record for record in known if record[0] in state.quorum.others]
-                seen = sorted([*known, (origin.node, origin.incarnation, origin.boot)])
-                state.ballot = state.ballot._replace(seen=tuple(seen))
+            known = [record for record in state.ballot.seen if record[0] != origin.node]
+            if len(known) >= SEEN_MAX:
+                known = [record for record in known if record[0] in state.quorum.others]
+            seen = sorted([*known, (origin.node, origin.incarnation, origin.boot)])
+            state.ballot = state.ballot._replace(seen=tuple(seen))
             return True, []
         if isinstance(message, Release | Stale) or (isinstance(message, Query) and not message.memory):
             return True, []  # what is said of our own start is true, however old the one who heard of it

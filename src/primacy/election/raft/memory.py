@@ -1,8 +1,8 @@
 """Starting and recovering: the part of raft that reads and writes whole ballots.
 
-`recovery.py` decides when a mute node may speak (rules M); here its questions are sent, its answers given, and its
-decisions written into the ballot: a changed list (M1), a lost memory (M2), the first start of the cluster (M3). A
-ballot that turns out to be an old copy, or to be used twice, is given up here, too (Q10).
+`recovery.py` decides when a recovering node may speak (rules M); here its questions are sent, its answers given, and
+its decisions written into the ballot: changed times, another strategy or store (M1), a lost memory (M2), the first
+start of the cluster (M3). A ballot that turns out to be an old copy, or to be used twice, is given up here, too (Q10).
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Remembering:
         self.leading = leading
 
     def boot(self, now_ms: int) -> list[Effect]:
-        """Counts this start, enters the own list into the ballot if it is another, and begins silent or mute."""
+        """Counts this start, enters the configuration into the ballot if it is another, and begins silent or mute."""
         state = self.state
         state.booted = True
         effects: list[Effect] = [Record(Event(Code.STARTED, state.term))]
         ballot = state.ballot
         if ballot is not None:
-            if state.options.register and ballot.register is None:
-                ballot = state.recall.upgraded(ballot)
+            if ballot.register is None:
+                ballot = state.recovery.upgraded(ballot)
             lists = ballot.lists
             if state.recovery.own.hash not in [record.hash for record in lists]:
                 lists = (*lists, state.recovery.own._replace(confirmed=False))
@@ -154,9 +154,7 @@ class Remembering:
     def is_blank(self) -> bool:
         """No memory, or a first ballot of this very list that was never used, which counts as none for `init` (M3)."""
         state = self.state
-        if state.options.register:
-            return state.ballot is None or state.recall.is_first(state.ballot)
-        return state.ballot is None or (state.ballot.term == 0 and state.ballot.lists == (state.recovery.own,))
+        return state.ballot is None or state.recovery.is_first(state.ballot)
 
     def init_said(self, now_ms: int, init: Init) -> list[Effect]:
         state = self.state
@@ -277,9 +275,9 @@ class Remembering:
             state.recovery.remembers[origin.node] = origin.boot
 
     def on_query(self, now_ms: int, query: Query) -> list[Effect]:
-        """Anybody of any list is told: our list (durable in our ballot before this) and what we remember."""
+        """Anybody is told: our configuration (durable in our ballot before this), our members, and what we remember."""
         state = self.state
-        if query.memory and state.options.register:
+        if query.memory:
             self.stranger_heard(now_ms, query.origin.node)
         ballot = state.ballot
         asker = query.origin.node
@@ -307,22 +305,17 @@ class Remembering:
         return not self.is_blank() or recovery.copy is not None or recovery.is_left or recovery.is_unlisted
 
     def _confirmed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The lists that it was able under (with a register, that says it), and the configurations that it has left."""
+        """The configurations that it has left. Under which members it was able, its register says."""
         ballot = self.state.ballot
-        left = tuple((one, ()) for one in (ballot.left if ballot is not None else self.state.recovery.left))
-        if ballot is None or self.state.options.register:
-            return left
-        return (*((record.hash, record.voters) for record in ballot.lists if record.confirmed), *left)
+        left = ballot.left if ballot is not None else self.state.recovery.left
+        return tuple((one, ()) for one in left)
 
-    def _register_told(self) -> Register | None:
+    def _register_told(self) -> Register:
         """The members that it knows of; without memory those of its file, which a first start compares (R12)."""
-        state = self.state
-        if not state.options.register:
-            return None
-        return state.register or state.recall.first()
+        return self.state.register or self.state.recovery.first()
 
     def mark(self) -> list[Effect]:
-        """Before a node says that it has no memory, its disk knows under which list it does (M3)."""
+        """Before a node says that it has no memory, its disk knows under which file it does (M3)."""
         state = self.state
         if state.ballot is not None or not state.recovery.mark_due:
             return []
@@ -403,7 +396,7 @@ class Remembering:
         """
         state = self.state
         ballot = state.ballot
-        if message.echo != state.seat.boot or ballot is None or not state.hears(message.origin.node):
+        if message.echo != state.seat.boot or ballot is None:
             return []
         if message.incarnation_seen < state.origin.incarnation:
             return []

@@ -1,23 +1,29 @@
-"""Members and memory (rules M): when a raft node may speak.
+"""Members and memory (rules M, R9, R12): when a raft node may speak.
 
-A node whose ballot is missing, or holds any list but its own, is mute: no vote, no ack, no candidacy. It asks every
-voter concerned under which list it runs and what it remembers, and counts only answers that echo this boot's nonce.
-This module keeps the answers and decides; `memory.py` sends the questions and writes the ballots. It never
-decides from silence: a voter that is gone for good is named by an operator.
+A node is recovering (no vote, no ack, no candidacy) while its ballot is missing, or tells of another configuration
+(times, strategy or store) than its own. It asks every voter concerned which configuration it runs under and what it
+remembers, and counts only answers that echo this boot's nonce. This module keeps the answers and decides; `memory.py`
+sends the questions and writes the ballots. It never decides from silence: a voter that is gone for good is named by an
+operator.
 
-- M1: the file changed. Every voter of its list and of all lists in its ballot must run under the new one. So must the
+- M1: the times, the strategy or the store changed. Every voter of the register must run under the new ones. So must the
   nodes of a lease that this node ran on before; if they are not listed, an operator says that they are stopped.
-- M2: the memory is lost. Every other voter must answer from memory; it votes only above the highest term heard.
+- M2, R9: the memory is lost. Every voter, of both halves, of every register that it is told of must answer from memory;
+  it votes only above the highest term heard. Who is an observer by the newest register waits to be admitted (R8), who
+  is not in it waits to be added.
 - M3: nobody has a memory: the first start of the cluster, said once by an operator or done by the lowest id (`auto`).
-  Who says "no memory" first makes the list durable under which it does: should that list's cluster begin without it,
-  it begins no other one under a shorter list before it has asked the others again.
+  Who says "no memory" first makes the nodes of its file durable under which it does: should their cluster begin without
+  it, it begins no other one under a file with fewer nodes before it has asked the others again.
+
+The nodes of the file count for the first start only, and for whom to ask (R12).
 """
 
 from __future__ import annotations
 
 from primacy.election.inputs import Init
 from primacy.election.messages import Report
-from primacy.election.model import CLOSED, Ballot, ListRecord, Seat
+from primacy.election.model import CLOSED, Ballot, ListRecord, Member, Register, Seat
+from primacy.election.raft.register import first_register, is_voter
 from primacy.election.remembered import with_left
 from primacy.settings.timing import Timing, stretched
 
@@ -66,9 +72,9 @@ class Recovery:
         self.copy: Ballot | None = None
         """A ballot that turned out to be an old copy: what it says is a lower bound, and no memory (Q10)."""
         self.listed: tuple[str, ...] = ()
-        """The voters of all lists under which this node, without memory, said so: one of them may have begun (M3)."""
+        """The voters of all files under which this node, without memory, said so: one of them may have begun (M3)."""
         self.mark_due = True
-        """The disk does not tell of all voters of our list yet."""
+        """The disk does not tell of all voters of our file yet."""
         self.leases: tuple[ListRecord, ...] = ()
         """The leases that this node ran on before this start: others may still do so."""
         self.hold_max_ms = 0
@@ -96,12 +102,48 @@ class Recovery:
     def _lease_nodes(self) -> set[str]:
         return {name for record in self.leases for name in record.voters}
 
+    # --- the register and the file (R12) ------------------------------------------------------------------------------
+
+    def first(self) -> Register:
+        """The register of the first start: the file's members."""
+        return first_register(self.seat.membership.members)
+
+    def upgraded(self, ballot: Ballot) -> Ballot:
+        """A ballot from before there were registers: its members are those of the first start, and the hash of its
+        configuration is the plain one, if nothing but the version has changed. Else M1 finds out about the times."""
+        listed_hash = self.seat.membership.listed_hash
+        lists = [r._replace(hash=self.own.hash) if listed_hash and r.hash == listed_hash else r for r in ballot.lists]
+        return ballot._replace(register=self._of_earlier(ballot), lists=tuple(lists))
+
+    def _of_earlier(self, ballot: Ballot) -> Register:
+        """The voters that it tells of, else the file's members."""
+        listed = {member.id: member for member in self.first().members}
+        own = [record for record in ballot.lists if not record.elsewhere]
+        records = [record for record in own if record.confirmed] or own
+        voters = records[0].voters if records else self.own.voters
+        if voters == self.own.voters:
+            return self.first()
+        return first_register(tuple(listed.get(name, Member(name)) for name in voters))
+
+    def is_first(self, ballot: Ballot) -> bool:
+        """A first ballot of this very file that was never used (M3), under whatever times: it has promised nothing."""
+        return ballot.term == 0 and ballot.register == self.first()
+
+    def named_by_file(self, register: Register) -> tuple[str, ...]:
+        """Whom to ask at a start: the file's nodes as well as the register's."""
+        return tuple(sorted({*self.seat.membership.ids, *register.everybody} - {self.seat.node}))
+
+    def is_lone_file(self, register: Register) -> bool:
+        """Without its memory it would begin a cluster of its own: no voter of two or more may be so."""
+        return self.seat.membership.ids == (self.seat.node,) and register.everybody != (self.seat.node,)
+
     # --- the mark (M3) ------------------------------------------------------------------------------------------------
 
     def mark(self) -> Ballot:
         """What the disk must tell before this node says that it has no memory.
 
-        Who asked may begin a cluster on it and be heard no more: under a shorter list this node must know whom to ask.
+        Who asked may begin a cluster on it and be heard no more: under a file with fewer nodes this node must know whom
+        to ask.
         """
         void = self.copy or NOTHING
         known = {name for record in (self.own, *void.lists) for name in record.voters}
@@ -112,7 +154,7 @@ class Recovery:
 
     @property
     def behind(self) -> tuple[str, ...]:
-        """Voters of earlier lists that ours has no longer: they may remember a cluster that this node is part of."""
+        """Voters of earlier files that ours has no longer: they may remember a cluster that this node is part of."""
         return tuple(name for name in self.listed if name not in self.own.voters and name != self.seat.node)
 
     @property
@@ -157,17 +199,27 @@ class Recovery:
         return tuple(node for node in self._needed(ballot) if not self._good_for_change(node, ballot))
 
     def to_ask(self, ballot: Ballot | None) -> tuple[str, ...]:
-        """Whom to ask: a changed list needs each answer once; without memory, "blank" may be untrue a moment later."""
-        return self._needed(None) if ballot is None else self.missing(ballot)
+        """Whom to ask: a change needs each answer once; without memory, "blank" may be untrue a moment later."""
+        if ballot is not None:
+            return self.missing(ballot)
+        names = {*self.seat.membership.ids, *self.behind}
+        if self.copy is not None and self.copy.register is not None:
+            names.update(self.copy.register.everybody)
+        names.update(*(register.everybody for register in self._registers()))
+        return self._others(names)
 
     def _needed(self, ballot: Ballot | None) -> tuple[str, ...]:
-        names = set(self.own.voters)
         if ballot is not None:
-            names.update(*(record.voters for record in ballot.lists))
-        else:
-            names.update(*(voters for report in self._reports() for _, voters in report.confirmed))
-            if not any(node in self.own.voters and self.reports[node].memory for node in sorted(self.reports)):
-                names.update(self.behind)
+            return self._others(self._voting(ballot) | self._lease_nodes())
+        told = self.counted_registers()
+        names = {name for register in told for half in register.halves for name in half}
+        return self._others(names | self._lease_nodes() if told else {*self.own.voters, *self.behind})
+
+    def _voting(self, ballot: Ballot) -> set[str]:
+        halves = ballot.register.halves if ballot.register is not None else (self.own.voters,)
+        return {name for half in halves for name in half}
+
+    def _others(self, names: set[str]) -> tuple[str, ...]:
         return tuple(sorted(names - {self.seat.node} - set(self.without)))
 
     def _reports(self) -> list[Report]:
@@ -180,14 +232,14 @@ class Recovery:
     # --- M1 -----------------------------------------------------------------------------------------------------------
 
     def _good_for_change(self, node: str, ballot: Ballot) -> bool:
-        """It runs under our list; and if our list names it as a voter, it said so from memory, of this cluster."""
+        """It runs with our times, and said so from memory, of this cluster (M1); not so who only ran on a lease."""
         report = self._under_own_list(node)
         if report is None:
             return False
-        return (report.memory and report.origin.base == ballot.base) or node not in self.own.voters
+        return (report.memory and report.origin.base == ballot.base) or node not in self._voting(ballot)
 
     def changed(self, ballot: Ballot) -> Ballot | None:
-        """The ballot with the other lists struck, once all have reported (M1); None before."""
+        """The ballot with the other configurations struck, once all have reported (M1); None before."""
         if self.missing(ballot) or self.is_unlisted:
             return None
         heard = [r for r in self._reports() if self.seat.membership.is_config(r.origin.config)]
@@ -224,21 +276,56 @@ class Recovery:
 
     def told_of(self, report: Report, ballot: Ballot) -> ListRecord:
         """The configuration of a node that has left ours, as one that this node must wait for."""
-        halves = ballot.register.halves if ballot.register is not None else (self.own.voters,)
-        voters = tuple(sorted({name for half in halves for name in half}))
+        voters = tuple(sorted(self._voting(ballot)))
         return ListRecord(report.origin.config, voters, confirmed=False, elsewhere=True)
 
-    # --- M2 -----------------------------------------------------------------------------------------------------------
+    # --- M2, R9 -------------------------------------------------------------------------------------------------------
+
+    def _registers(self) -> list[Register]:
+        """A node of the version before tells of none: it knows the members of the first start."""
+        return [r.register if r.register is not None else self.first() for r in self._remembering()]
+
+    def counted_registers(self) -> list[Register]:
+        """Every register that it is told of: their voters, of both halves, must all answer (R9)."""
+        return self._registers()
+
+    def newest(self) -> Register | None:
+        """The newest register that was told of."""
+        return max(self._registers(), key=lambda register: register.id, default=None)
+
+    def knows_newest(self, newest: Register) -> str:
+        """The first of those that told of this register."""
+        told = [r.origin.node for r in self._remembering() if (r.register or self.first()) == newest]
+        return told[0]
+
+    def remembering(self) -> tuple[str, ...]:
+        """Who answered from memory."""
+        return tuple(report.origin.node for report in self._remembering())
+
+    def is_never_used(self) -> bool:
+        """All that was told of is first ballots of this very file that were never used: they bind nobody (M3)."""
+        return all(not report.used for report in self._remembering()) and self._is_unchanged()
+
+    def is_alone(self, newest: Register) -> bool:
+        """It is all of a half: what it did alone nobody else can know. Only an operator helps (R9)."""
+        return any(half == (self.seat.node,) for half in newest.halves)
 
     def _good_for_memory(self, node: str) -> bool:
-        """It answered under our list from memory; or it is a newcomer too: in no confirmed list, or never voted."""
+        """It answered this boot from memory (R9), or gave up a first ballot that was never used (M3); not so who only
+        ran on a lease (M1)."""
         report = self._under_own_list(node)
         if report is None:
             return False
-        return report.memory or report.gave_way or not self._is_confirmed_voter(node)
+        if report.memory or (report.gave_way and self._is_unchanged()):
+            return True
+        if node not in self._lease_nodes():
+            return False
+        return not any(node in half for register in self._registers() for half in register.halves)
 
-    def _is_confirmed_voter(self, node: str) -> bool:
-        return any(node in voters for report in self._reports() for _, voters in report.confirmed)
+    def _is_unchanged(self) -> bool:
+        """Nobody who remembers knows of other members than the first: then there is nothing to know but terms, and the
+        floor is above any vote that was lost."""
+        return all(register == self.first() for register in self._registers())
 
     @property
     def _at_least(self) -> Ballot:
@@ -247,7 +334,7 @@ class Recovery:
     def _bases(self, heard: list[Report]) -> tuple[int, ...]:
         """The token bases that may count: those in use; if none is, those of our voters (M3).
 
-        An unused first ballot binds nobody. A voter that has one gives way; a node that our list has no longer is told
+        An unused first ballot binds nobody. A voter that has one gives way; a node that our file has no longer is told
         nothing, and keeps it for ever.
         """
         used = {r.origin.base for r in heard if r.term > 0}
@@ -255,7 +342,7 @@ class Recovery:
         return tuple(sorted(used or voters or {r.origin.base for r in heard}))
 
     def _remembering(self) -> list[Report]:
-        """Answers from memory under our list; of somebody who is gone for good, as we were told, none counts."""
+        """Answers from memory under our configuration; of somebody who is said to be gone for good, none counts."""
         heard = [r for r in self._reports() if self.seat.membership.is_config(r.origin.config) and r.memory]
         return [r for r in heard if r.origin.node not in self.without]
 
@@ -271,11 +358,16 @@ class Recovery:
         return tuple(tuple(r.origin.node for r in side) for side in sides) if len(sides) > 1 else ()
 
     def remembered(self, wall_ms: int) -> Ballot | None:
-        """A new ballot from what the others remember (M2), once all have answered; None before."""
+        """A new ballot from what the others remember, once all have answered (R9); None before."""
+        newest = self.newest()
+        if newest is None or not is_voter(newest, self.seat.node):
+            return None  # an observer is admitted (R8), another must be added first
+        if self.is_alone(newest) or self.is_lone_file(newest) or self.is_unlisted:
+            return None
         heard = self._remembering()
         bases = self._bases(heard)
         if self.missing(None) or len(bases) != 1:
-            return None  # nobody remembers, an init was said twice and is not settled yet, or two are in use
+            return None  # an init was said twice and is not settled yet, or two are in use
         heard = [r for r in heard if r.origin.base in bases]
         asked = self._needed(None)
         newcomers = any(not self.reports[node].memory for node in asked)
@@ -293,6 +385,7 @@ class Recovery:
             lists=(self.own,),
             changed=True,
             left=with_left(self.left, tuple(record.hash for record in self.leases), self.own.hash),
+            register=newest,
         )
 
     # --- M3 -----------------------------------------------------------------------------------------------------------
@@ -321,19 +414,28 @@ class Recovery:
         return used or self.copy is not None or self.is_unlisted
 
     def first_refused(self, init: Init) -> str:
-        """Why an init must not go on: somebody remembers, or runs under another list. Empty if it may."""
-        for node in self._first_asked(init):
-            report = self.reports.get(node)
-            if report is None:
-                continue
+        """Why an init must not go on: somebody remembers, or runs under another file. Empty if it may.
+
+        That a file names other members, its hash does not tell (R12).
+        """
+        reports = [self.reports[node] for node in self._first_asked(init) if node in self.reports]
+        for report in reports:
+            if not report.memory and not self._same_file(report):
+                return f"node {report.origin.node} runs under another list of nodes"
+        for report in reports:
             if not self.seat.membership.is_config(report.origin.config):
-                return f"node {node} runs under another list of nodes"
+                return f"node {report.origin.node} runs under another list of nodes"
             if report.memory and report.used:
-                return f"node {node} remembers this cluster"
+                return f"node {report.origin.node} remembers this cluster"
         return ""
 
+    def _same_file(self, report: Report) -> bool:
+        if report.register is None:  # of the version before
+            return report.origin.config == self.seat.membership.listed_hash
+        return report.register.members == self.first().members
+
     def first_complete(self, init: Init) -> bool:
-        """Everybody named has answered, blank and under our list (M3)."""
+        """Everybody named has answered, blank and under our file (M3)."""
         return not self.first_refused(init) and not self.first_missing(init)
 
     def first_missing(self, init: Init) -> tuple[str, ...]:
@@ -370,7 +472,7 @@ class Recovery:
         return offers
 
     def first_ballot(self, base: int, hold_ms: int, wall_ms: int, before: Ballot | None) -> Ballot:
-        """List, base, term 0; never used yet. It may replace an unused one of a smaller base."""
+        """The file's members, base, term 0; never used yet. It may replace an unused one of a smaller base."""
         return Ballot(
             base=base,
             term=0,
@@ -381,6 +483,7 @@ class Recovery:
             lists=(self.own,),
             seen=before.seen if before is not None else (),
             left=with_left(self.left, tuple(record.hash for record in self.leases), self.own.hash),
+            register=self.first(),
         )
 
     def token_at_least(self, token: int) -> int:

@@ -14,8 +14,6 @@ PRIORITY_MAX = 2**31
 def why_not(state: RaftState, given: ChangeMembers | CancelChange | ForceMembers) -> str:
     """Empty if it may."""
     register = state.register
-    if not state.options.register:
-        return "this cluster has no register of members: change the file and restart its nodes"
     if register is None or state.muted:
         return "this node is recovering: ask another one, or wait until it follows a leader"
     if isinstance(given, ForceMembers):

@@ -15,7 +15,6 @@ from primacy.election.messages import Heartbeat, MembersTold, Origin, Release, V
 from primacy.election.model import Ballot, Kind, Member, MembersId, Register, Role, Seat
 from primacy.election.raft.ballot import DurableBallot
 from primacy.election.raft.quorum import Quorum
-from primacy.election.raft.recall import Recall
 from primacy.election.raft.recovery import FirstStart, Recovery
 from primacy.election.raft.register import UNKNOWN
 from primacy.election.raft.roles import Candidate, Follower, Leader, Recovering, RoleState
@@ -47,8 +46,6 @@ class RaftOptions(NamedTuple):
     """Largest token that this machine knows of this election, from whatever strategy (T2)."""
     joins: bool = False
     """`cluster.first_start: join`: it begins no cluster."""
-    register: bool = False
-    """It runs with a register of members (rules R): the membership of its seat is for the first start only."""
     aligned: bool = False
     """Heartbeats go at whole multiples of their time, never later than else: several elections send theirs together."""
 
@@ -76,7 +73,7 @@ class Peers:
         """Who was met in this boot, as it spoke then."""
         self.duplicates: set[str] = set()  # only asked for membership, never walked
         self.elsewhere: dict[str, int] = {}
-        """When a listed node was last heard that runs under another list; only people ask for it."""
+        """When a member was last heard that runs under another configuration; only people ask for it."""
         self.noted: dict[tuple[str, str], bool] = {}
         self.refused: dict[tuple[str | int, ...], int] = {}
         """When which refusal was sent to whom, for one heartbeat (E1)."""
@@ -119,8 +116,7 @@ class RaftState:
         """What its probes complain of."""
         self.heard_at_ms: dict[str, int] = {}
         self.peers = Peers()
-        recovery_class = Recall if options.register else Recovery
-        self.recovery = recovery_class(seat, auto=options.auto, token_max=options.token_max)
+        self.recovery = Recovery(seat, auto=options.auto, token_max=options.token_max)
         if ballot is not None and ballot.void:
             self.recovery.found(ballot)
         if ballot is not None:
@@ -262,8 +258,6 @@ class RaftState:
 
     def refresh_members(self) -> None:
         """The ballot may have another register than before: what is derived from it."""
-        if not self.options.register:
-            return
         register = self.register
         if register is None:
             self.quorum = Quorum.of(self.seat.membership, self.node)
@@ -274,12 +268,6 @@ class RaftState:
         membership = self.seat.membership
         config = membership.listed_hash if membership.listed_hash and version == 1 else membership.hash
         self.origin = self.origin._replace(config=config, members=(term, version))
-
-    @property
-    def recall(self) -> Recall:
-        """The answers about memory, where there is a register."""
-        assert isinstance(self.recovery, Recall)
-        return self.recovery
 
     def draw_boot(self) -> None:
         """What was said to this node before is for another: as if it were started anew (R10)."""
@@ -309,10 +297,6 @@ class RaftState:
         """It is in this register and does not campaign: an observer, a witness, or a voter that is to leave. Who asks
         for no vote is not told by a refusal that there are newer members."""
         return register.named(self.node) and not self.quorum.campaigns
-
-    def hears(self, node: str) -> bool:
-        """With a register anybody of this cluster: who was removed, or is not known here yet, must be told so."""
-        return self.options.register or node in self.quorum.others
 
     # --- small questions ----------------------------------------------------------------------------------------------
 
@@ -380,7 +364,8 @@ class RaftState:
         return self.lock_held or self.work_term > 0
 
     def lock_suffices(self) -> bool:
-        """One voter whose ballot never held another list: the free run lock takes the place of P and delay (M4)."""
+        """One voter whose ballot never held another configuration: the free run lock takes the place of P and of the
+        delay (M4)."""
         ballot = self.ballot
         if ballot is None or ballot.changed or self.quorum.voters != (self.node,) or self.has_changed_members():
             return False

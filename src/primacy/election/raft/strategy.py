@@ -9,8 +9,9 @@ hold times the drift ratio (Q5). A voter that heard a leader refuses votes for P
 nothing is left to wait. A leader without a majority stops by its own clock and goes silent (Q7).
 - Ends. A term that was ended for a node never reopens (Q8). A release says that all work up to a term is gone, and
   frees the voters at once (G6); it is only given by a leader whose work ran (G7).
-- Memory. A node that forgot, or whose list changed, is mute until all others have answered (M, see `recovery.py`).
-- Members. With a register the leader changes them while it leads, in steps that overlap (R, see `change.py`).
+- Memory. A node that forgot, or whose times, strategy or store changed, is recovering until all others have answered
+  (M, see `recovery.py`).
+- Members. The leader changes them while it leads, in steps that overlap (R, see `change.py`).
 
 Of the single executor: CurrentTerm and VotedFor are `ballot.term` and `ballot.voted_for`; Votes and Heartbeats are
 `Candidate.yes` and `Progress.acked`; ElectionTimeout, LeadershipAwareTimeout, HeartbeatTimer and
@@ -251,7 +252,7 @@ class RaftStrategy:
         return effects + self._heard(now_ms, message)
 
     def _on_heartbeat(self, now_ms: int, heartbeat: Heartbeat) -> list[Effect]:
-        if self.state.options.register and self.admitting.is_ahead(heartbeat):
+        if self.admitting.is_ahead(heartbeat):
             return self.admitting.give_up(heartbeat.origin.node)
         return self.following.on_heartbeat(now_ms, heartbeat)
 
@@ -327,7 +328,7 @@ class RaftStrategy:
         self.deadline_ms = None if at == NEVER_MS else at
 
     def _boot(self, now_ms: int) -> list[Effect]:
-        """Reads the ballot; and with a register asks the nodes of the file as well (R12)."""
+        """Reads the ballot, and asks the nodes of the file as well as those of the register (R12)."""
         state = self.state
         effects = self.remembering.boot(now_ms)
         if state.register is not None and not state.muted and not self.remembering.is_blank():
@@ -435,7 +436,7 @@ class RaftStrategy:
     def register_known(self) -> Register | None:
         """Its register; without memory, the newest one that it was told of."""
         register = self.state.register
-        return self.state.recall.newest() if register is None and self.state.options.register else register
+        return self.state.recovery.newest() if register is None else register
 
     @property
     def origin(self) -> Origin:

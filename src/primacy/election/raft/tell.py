@@ -149,7 +149,7 @@ class Telling:
         joins = state.options.joins
         if joins and not register.named(state.node):
             return self._ask_to_belong(now_ms, register)
-        asked = [name for name in state.recall.named_by_file(register) if name not in state.recovery.reports]
+        asked = [name for name in state.recovery.named_by_file(register) if name not in state.recovery.reports]
         if asked and now_ms < state.read_at_ms + state.timing.promise_ms:
             state.file_ask_at_ms = now_ms + 2 * state.timing.heartbeat_ms
             return [Send(name, Query(state.origin, True, state.term)) for name in asked]
@@ -163,5 +163,5 @@ class Telling:
         of the members. So does one that may have been removed by a leader that died before it said so (R10)."""
         state = self.state
         state.file_ask_at_ms = now_ms + state.timing.promise_ms
-        asked = state.recall.named_by_file(register)
+        asked = state.recovery.named_by_file(register)
         return [Send(name, Query(state.origin, True, state.term)) for name in asked]

@@ -96,20 +96,20 @@ def waits_leading(state: RaftState, leader: Leader, now_ms: int) -> str:
 def waits_forgotten(state: RaftState) -> str:
     """What a node without memory waits for, by the members that it was told of (R8, R9); empty if it was told none that
     were ever used."""
-    recall, node = state.recall, state.node
-    newest = recall.newest()
-    if newest is None or recall.is_never_used():
+    recovery, node = state.recovery, state.node
+    newest = recovery.newest()
+    if newest is None or recovery.is_never_used():
         return ""
-    if recall.is_lone_file(newest):
+    if recovery.is_lone_file(newest):
         return "an operator: its file names nobody but itself; write the other nodes into it, and start it again"
     if not newest.named(node):
         return _operator_adds(state, f" (version {newest.id.version})")
     if not is_voter(newest, node):
         return "the leader to admit it"
-    if recall.is_alone(newest):
+    if recovery.is_alone(newest):
         return "an operator: nobody else knows what it voted for, as it voted alone"
-    missing = recall.missing(None)
-    if all(name in recall.reports for name in missing) and (starts := recall.starts_in_use()):
+    missing = recovery.missing(None)
+    if all(name in recovery.reports for name in missing) and (starts := recovery.starts_in_use()):
         return waits_two_starts(starts)
     if force := _too_few_remember(state, newest):
         return force
@@ -121,15 +121,15 @@ def waits_forgotten(state: RaftState) -> str:
 
 def _too_few_remember(state: RaftState, newest: Register) -> str:
     """All voters have answered, and those that remember cannot elect anybody: only the last resort helps (R14)."""
-    recall = state.recall
+    recovery = state.recovery
     voters = sorted({name for half in newest.halves for name in half})
-    remember = [name for name in recall.remembering() if name in voters]
+    remember = [name for name in recovery.remembering() if name in voters]
     enough_left = all(2 * sum(name in remember for name in half) > len(half) for half in newest.halves)
-    if enough_left or not all(name in recall.reports for name in voters if name != state.node):
+    if enough_left or not all(name in recovery.reports for name in voters if name != state.node):
         return ""
     without = "".join(f" --without {name}" for name in voters if name not in remember)
     return (
-        f"an operator: too few remember to elect a leader; on {recall.knows_newest(newest)}: primacy members force"
+        f"an operator: too few remember to elect a leader; on {recovery.knows_newest(newest)}: primacy members force"
         f"{without}, then primacy members add for each"
     )
 
@@ -138,7 +138,7 @@ def waits_muted(state: RaftState, now_ms: int) -> str:
     recovery = state.recovery
     if state.muted == TWO_BOOTS:
         return f"{DOUBLED}, or this disk is a copy; stop one, restart the other"
-    if state.options.register and state.ballot is None:
+    if state.ballot is None:
         told = waits_forgotten(state)
         if told:
             return told
@@ -152,7 +152,7 @@ def waits_muted(state: RaftState, now_ms: int) -> str:
         return waits_first(state, now_ms)
     if state.muted == "other-list":
         return waits_changed(state, names, remedy)
-    if any(report.memory and (report.used or not state.options.register) for report in recovery.reports.values()):
+    if any(report.memory and report.used for report in recovery.reports.values()):
         if not missing and (starts := recovery.starts_in_use()):
             return waits_two_starts(starts)
         return f"answers from memory, for its own is lost, by {names}{remedy}"
@@ -169,7 +169,7 @@ def waits_two_starts(starts: tuple[tuple[str, ...], ...]) -> str:
 
 def is_first(state: RaftState) -> bool:
     """Its ballot was never used, nor was any that it heard of, so that a first start may still replace it (M3)."""
-    if state.ballot is None or not state.options.register or not state.recall.is_first(state.ballot):
+    if state.ballot is None or not state.recovery.is_first(state.ballot):
         return False
     return not any(report.memory and report.used for report in state.recovery.reports.values())
 
@@ -191,7 +191,7 @@ def waits_first(state: RaftState, now_ms: int) -> str:
         return "the first start of the cluster: primacy init, once, on one node"
     remedy = f" (of an earlier list; gone for good: primacy init{earlier})" if earlier else ""
     heard = f"not heard yet: {', '.join(missing)}{remedy}" if missing else "all nodes were heard"
-    runs = f" (if it runs already, there: {_add(state)})" if missing and state.options.register else ""
+    runs = f" (if it runs already, there: {_add(state)})" if missing else ""
     return f"the first start of the cluster; {heard}{runs}"
 
 
@@ -226,8 +226,7 @@ def waits_changed(state: RaftState, names: str, remedy: str) -> str:
     if replaced_by:
         return replaced_sentence(replaced_by)
     if not state.recovery.leases:
-        what = "its new times" if state.options.register else "its new list of nodes"
-        return f"{what} to be reported by {names}{remedy}"
+        return f"its new times to be reported by {names}{remedy}"
     if state.recovery.missing(ballot) or not state.recovery.is_unlisted:
         return f"its new strategy to be reported by {names}{remedy}"
     return UNLISTED

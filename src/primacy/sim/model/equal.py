@@ -34,11 +34,6 @@ def settle(machine: Strategy, now_ms: int) -> None:
     if promise.acked_of[0] < state.term:
         # Q4: a heartbeat is compared with it in its own term only, and a term that was left does not come back.
         promise.acked_of, promise.acked_number = (0, 0), 0
-    leader = state.leader_state
-    if leader is not None and state.quorum.majority == 2 and not state.quorum.halves:
-        # Q3: with two of three voters the newest ack proves. One below what is proved proves nothing, however often.
-        progress = leader.progress
-        progress.acked = {node: number for node, number in progress.acked.items() if number >= progress.proved}
 
 
 def will_settle(machine: Strategy) -> bool:

@@ -137,7 +137,7 @@ class Search:
 def led(model: BoundedModel, leader: int = 0) -> list[Next]:
     """A beginning after which this node leads and its work runs. The others slept until it asked for votes.
 
-    What else it says is no reason to wake them: with a register it asks and answers others from its start on (R12).
+    What else it says is no reason to wake them: it asks and answers others from its start on (R12).
     """
     world, numbers = model.world, model.numbers
     path = [Next(("first",), model.first)]
@@ -218,7 +218,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m primacy.sim.model.exhaustive", description="Walks over every order of events."
     )
     parser.add_argument("--strategy", choices=("raft", "lease"), default="raft")
-    parser.add_argument("--voters", type=int, default=0, help="raft with a register of so many voters; 0: without one")
+    parser.add_argument(
+        "--voters", type=int, default=0, help="raft whose members change, from so many voters; 0: they stay"
+    )
     parser.add_argument("--engine", choices=tuple(WAYS_BACK), default="postgresql", help="lease: which kind of store")
     parser.add_argument("--clocks", choices=tuple(CLOCKS), default="equal")
     parser.add_argument("--begin", choices=tuple(BEGINNINGS), default="led")

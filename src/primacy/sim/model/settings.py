@@ -71,7 +71,7 @@ class RaftSetting:
 
     def make(self, index: int, boot: int, ballot: Ballot | None) -> Strategy:
         seat = Seat(self.names[index], boot, Membership.of(self.names, "times"), Steady(SHARES[index]))
-        return self.machine(seat, self.timing, ballot, RaftOptions(register=True))
+        return self.machine(seat, self.timing, ballot, RaftOptions())
 
     def first_ballot(self, index: int) -> Ballot | None:  # noqa: ARG002
         return _formed(self.names, self.timing)
@@ -117,7 +117,7 @@ class RegisterSetting:
 
     def make(self, index: int, boot: int, ballot: Ballot | None) -> Strategy:
         seat = Seat(self.names[index], boot, Membership.of(self.names, "times"), Steady(SHARES[index]))
-        return self.machine(seat, self.timing, ballot, RaftOptions(register=True))
+        return self.machine(seat, self.timing, ballot, RaftOptions())
 
     def first_ballot(self, index: int) -> Ballot | None:
         if self.names[index] not in self.voters:

@@ -48,7 +48,7 @@ def changing(
             disk.use("raft")
             disk.ballot, disk.other = for_raft(Kept(disk.ballot, disk.other))
             known = disk.other.token_max if disk.other is not None else 0
-            return raft(seat, node.timing, disk.ballot, RaftOptions(auto=auto, token_max=known, register=True))
+            return raft(seat, node.timing, disk.ballot, RaftOptions(auto=auto, token_max=known))
         disk.use("lease")
         own = ListRecord(file, node.membership.voters, confirmed=False, elsewhere=True)
         disk.other, disk.ballot = for_lease(Kept(disk.other, disk.ballot), own, speaks=True)

@@ -33,7 +33,7 @@ from primacy.sim.world.node import Node
 SPARES = 3
 """Machines that stand by."""
 TIMES = "times-1"
-"""What the hash of all files is about: with a register, the members are not in it."""
+"""What the hash of all files is about: the members are not in it."""
 UNHEARD, CUT_FROM_ONE = (0, 1, 2), 4
 """Ways in which a node stays broken: off, alone, or unable to send; cut from one other node only."""
 GONE_LOOKS = 6
@@ -47,11 +47,11 @@ LOOKS = 5
 
 
 def registered(machine: type[RaftStrategy] = RaftStrategy, *, auto: bool = True) -> Build:
-    """Nodes of this machine, with a register."""
+    """Nodes of this machine."""
 
     def build(node: Node, seat: Seat, ballot: Ballot | None) -> Strategy:
         assert isinstance(node.timing, Timing)
-        return machine(seat, node.timing, ballot, RaftOptions(auto=auto, register=True))
+        return machine(seat, node.timing, ballot, RaftOptions(auto=auto))
 
     return build
 

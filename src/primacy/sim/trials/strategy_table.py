@@ -31,7 +31,7 @@ class StrategyEntry(NamedTuple):
 
 
 def _raft(auto: bool) -> Build:
-    return lambda node, seat, ballot: RaftStrategy(seat, node.timing, ballot, RaftOptions(auto=auto, register=True))
+    return lambda node, seat, ballot: RaftStrategy(seat, node.timing, ballot, RaftOptions(auto=auto))
 
 
 def _lease(auto: bool) -> Build:  # noqa: ARG001

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from primacy.sim.world.world import World
 
 NO_MEMBERS = (0, 0)
-"""In an origin: its node has no register of members."""
+"""In an origin: its node has no register of members, as it has no memory."""
 
 
 def check_order(world: World, node: Node, to: str, message: Message) -> None:
