@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import KINDS, Etcd, Postgres, Redis, fresh, wait_for
-from tests.support.store_acts import NOT_POSSIBLE, Acts, EtcdActs, PostgresActs, RedisActs, SqliteActs
+from tests.support.servers import KINDS, Etcd, MariaDb, Postgres, Redis, fresh, wait_for
+from tests.support.store_acts import NOT_POSSIBLE, Acts, EtcdActs, MariaDbActs, PostgresActs, RedisActs, SqliteActs
 from tests.support.store_race import Race
 
 pytestmark = pytest.mark.beside(order=22)
@@ -25,7 +25,7 @@ SECONDS_MOST = 300
 
 
 @pytest.mark.parametrize("trial", range(TRIALS))
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "etcd", "redis"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb", "etcd", "redis"])
 def test_L5_whatever_is_done_to_a_store_no_two_hold_it(kind: str, trial: int, tmp_path: Path) -> None:
     """Drawn anew each time: the seed of a failure is said."""
     seed = random.SystemRandom().getrandbits(32)
@@ -37,6 +37,8 @@ def test_L5_whatever_is_done_to_a_store_no_two_hold_it(kind: str, trial: int, tm
     acts: Acts
     if isinstance(server, Postgres):
         acts = PostgresActs(server, rng)
+    elif isinstance(server, MariaDb):
+        acts = MariaDbActs(server, rng)
     elif isinstance(server, Etcd):
         acts = EtcdActs(server, rng)
     elif isinstance(server, Redis):

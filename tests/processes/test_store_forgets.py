@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from primacy.settings.timing import PROFILES, for_lease
 from primacy.store import open_store
 from tests.support.canary import Canary
 from tests.support.safety_checks import safe
-from tests.support.servers import ENVIRONMENT, MariaDb, Postgres, find, fresh, server, servers_here, wait_for
-from tests.support.store_harness import LIMIT_MS, Harness, place, row
+from tests.support.servers import ENVIRONMENT, MariaDb, Postgres, Server, find, fresh, server, servers_here, wait_for
+from tests.support.store_harness import LIMIT_MS, Harness, opened, place, row
 from tests.support.store_harness import Place as Where
 from tests.support.store_proxy import Proxy
 from tests.support.store_race import Race, now_ns
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.beside(order=80)
 needs_postgresql = pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
 needs_mariadb = pytest.mark.skipif("mariadb" not in servers_here(), reason="MariaDB is not installed here")
 TABLE = "primacy_leases"
+TRIES_MAX = 8
 
 
 def looked(harness: Harness, name: str = "job") -> StoreAnswer:
@@ -394,6 +396,49 @@ def test_L5_what_an_administrator_resets_does_not_bring_an_identity_back(tmp_pat
         maria.admin("CHANGE MASTER TO master_host = '127.0.0.1', master_port = 1, master_user = 'x'", "START SLAVE")
         maria.admin("STOP SLAVE", "RESET SLAVE ALL", "FLUSH STATUS")
         assert looked(harness).server not in seen
+
+
+@needs_mariadb
+def test_L5_a_server_that_starts_twice_in_one_second_is_another_server() -> None:
+    """It crashes right after its start, and with it goes a take that was answered. Its start is known to the second."""
+    maria = fresh("mariadb")
+    assert isinstance(maria, MariaDb)
+    began: list[int] = []
+    try:
+        harness = opened(maria.url())
+        assert harness.take().done
+        assert harness.release().done
+        for token in range(100, 100 + 10 * TRIES_MAX, 10):
+            maria.kill()
+            wait_for(lambda: time.time() % 1 < 0.05, "the beginning of a second")
+            Server.start(maria)
+            row_here = looked(harness).row
+            assert row_here is not None
+            assert harness.take(new=row("a#1", token, row_here.seq + 1)).done
+            assert harness.release("job", "a#1", token, row_here.seq + 1).done
+            maria.admin("SET GLOBAL innodb_flush_log_at_trx_commit = 0")  # what comes now is in its memory for a second
+            seen = looked(harness)
+            assert harness.take(new=row("b#1", token + 1, row_here.seq + 2), seen=seen).done, "somebody works under it"
+            began = [_began(maria)]
+            maria.kill()
+            Server.start(maria)
+            began.append(_began(maria))
+            back = looked(harness)
+            assert back.server != seen.server, began
+            assert not harness.take(new=row("c#1", token + 2, row_here.seq + 2), seen=seen).done
+            if began[0] == began[1] and back.row == seen.row:
+                return  # the take is forgotten, and the start is the same to the second
+    finally:
+        maria.remove()
+    pytest.skip(f"this machine did not start it twice in one second, in {TRIES_MAX} tries: {began}")
+
+
+def _began(maria: MariaDb) -> int:
+    """As the server tells it."""
+    ((moment,),) = maria.admin(
+        "SELECT UNIX_TIMESTAMP() - VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'"
+    )
+    return int(moment)
 
 
 @needs_mariadb

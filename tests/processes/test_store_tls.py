@@ -232,8 +232,11 @@ def test_redis_by_TLS_with_a_user_and_a_certificate(tmp_path: Path) -> None:
             assert "certificate" in refused.reason
         guessed = asked(f"rediss://app:guessed@{where}{ours}")
         assert (guessed.final, "WRONGPASS" in guessed.reason, "guessed" in guessed.reason) == (True, True, False)
-        for wrong in (f"redis://app:p%20w@127.0.0.1:{redis.port}/1", f"rediss://app:p%20w@{where}"):
-            assert not asked(wrong).ok
+        plain = asked(f"redis://app:p%20w@127.0.0.1:{redis.port}/1")
+        assert (plain.ok, plain.final, "it speaks TLS only: use rediss://" in plain.reason) == (False, True, True), (
+            plain
+        )
+        assert not asked(f"rediss://app:p%20w@{where}").ok
     finally:
         redis.remove()
 

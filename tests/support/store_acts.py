@@ -1,8 +1,8 @@
 """What an operator may do to a store while leases are held in it, drawn by chance (L3 to L5, L9; real servers).
 
 Rows put back or changed by hand, a table emptied or dropped, a server killed, a folder or a file put back. Outside of
-the promise, and so left out: both the SQLite file and the note beside it put back; rows written by hand in MariaDB and
-Redis.
+the promise, and so left out: both the SQLite file and the note beside it put back; rows written by hand in Redis, and
+in MariaDB into the table as it stands.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 
 from primacy.errors import PrimacyError
 from primacy.store.redis_wire import Target, Wire
-from tests.support.servers import Etcd, Postgres, Redis, Server
+from tests.support.servers import Etcd, MariaDb, Postgres, Redis, Server, find, wait_for
 
 TABLE = "primacy_leases"
 NAME = "race"
 BUSY_S = 2.0
-NOT_POSSIBLE = (sqlite3.Error, psycopg.Error, OSError, HTTPException, LookupError, PrimacyError)
+NOT_POSSIBLE = (
+    sqlite3.Error, psycopg.Error, pymysql.Error, subprocess.CalledProcessError, OSError, HTTPException, LookupError,
+    PrimacyError,
+)  # fmt: skip
 """There is no table just now, the server is coming up, or nothing was kept that could be put back."""
 Act = Callable[[], None]
 
@@ -174,6 +178,13 @@ class ServerActs(Acts):
         subprocess.run(["cp", "-a", str(self.rng.choice(self.folders)), str(self.data)], check=True)
         self.server.start()
 
+    def _stopped(self) -> None:
+        """What was sent meanwhile is done later, also for who has given up on it."""
+        assert self.server.process is not None
+        self.server.process.send_signal(signal.SIGSTOP)
+        time.sleep(self.rng.uniform(0.1, 2))
+        self.server.process.send_signal(signal.SIGCONT)
+
 
 class PostgresActs(ServerActs):
     def __init__(self, server: Postgres, rng: random.Random) -> None:
@@ -215,6 +226,126 @@ class PostgresActs(ServerActs):
                     connection.execute(f"DELETE FROM {TABLE} WHERE name = %s", (name,))  # type: ignore[arg-type]
                     insert = f"INSERT INTO {TABLE} ({', '.join(columns)}) VALUES ({marks})"
                     connection.execute(insert, row)  # type: ignore[arg-type]
+
+
+class MariaDbActs(ServerActs):
+    """Rows that are put back into the table as it stands are outside of the promise: MariaDB has no mark.
+
+    A table that is made anew with old rows is inside, for it has another time. MariaDB keeps that to the second, so
+    such an act waits for the next one.
+    """
+
+    def __init__(self, server: MariaDb, rng: random.Random) -> None:
+        super().__init__(server, server.folder / "data", rng)
+        self.maria = server
+        self.dumps: list[bytes] = []
+        self.login = ["--no-defaults", "-h", "127.0.0.1", "-P", str(server.port), "-u", "root"]
+
+    def named(self) -> dict[str, Act]:
+        texts = (
+            f"DELETE FROM {TABLE} WHERE name = '{NAME}'",
+            f"DELETE FROM {TABLE} WHERE name <> '{NAME}'",
+            f"TRUNCATE {TABLE}",
+            f"DROP TABLE {TABLE}",
+            f"OPTIMIZE TABLE {TABLE}",
+            f"ALTER TABLE {TABLE} FORCE",
+            "FLUSH STATUS",
+            "FLUSH TABLES",
+            "KILL USER app",
+        )
+        by_hand = {text: lambda text=text: self._execute(text) for text in texts}  # type: ignore[misc]
+        others = {
+            "keep": self._keep,
+            "made anew with rows of before": self._made_anew,
+            "dump": self._dump,
+            "dump read back": self._dump_back,
+            "renamed away for a while": self._renamed,
+            "a replica for a moment": self._follows,
+            "read only for a moment": lambda: self._between("SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0"),
+            "locked by a backup": lambda: self._between("FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"),
+            "stopped": self._stopped,
+            "last commits lost": self._forgets,
+        }
+        return {**super().named(), **by_hand, **others}
+
+    def _execute(self, *texts: str) -> None:
+        self._found(*texts)
+
+    def _found(self, *texts: str) -> tuple[Any, ...]:
+        """A player that is frozen may hold a lock meanwhile."""
+        return self.maria.admin("SET SESSION lock_wait_timeout = 5", *texts, database="app")
+
+    def _between(self, first: str, last: str) -> None:
+        self._execute(first, f"SELECT SLEEP({self.rng.uniform(0.1, 1.5)})", last)
+
+    def _keep(self) -> None:
+        ((_, made),) = self._found(f"SHOW CREATE TABLE {TABLE}")
+        columns = [one[0] for one in self._found(f"SHOW COLUMNS FROM {TABLE}")]
+        self.kept.append((made, columns, self._found(f"SELECT * FROM {TABLE}")))
+
+    def _made_anew(self) -> None:
+        """The row alone, or the genesis row with it, in a table that takes the place of the other one at once."""
+        made, columns, rows = self.any_kept()
+        alone = self.rng.random() < 0.5
+        names = ", ".join(columns)
+        self._execute("DROP TABLE IF EXISTS old, anew", made.replace(TABLE, "anew", 1))
+        for row in rows:
+            if row[columns.index("name")] == NAME or not alone:
+                values = ", ".join(pymysql.converters.escape_item(value, "utf8mb4") for value in row)
+                self._execute(f"INSERT INTO anew ({names}) VALUES ({values})")
+        self._next_second()
+        self._execute(f"RENAME TABLE {TABLE} TO old, anew TO {TABLE}")
+
+    def _dump(self) -> None:
+        program = find("mariadb-dump") or "mysqldump"
+        done = subprocess.run([program, *self.login, "app", TABLE], check=True, capture_output=True)
+        self.dumps.append(done.stdout)
+
+    def _dump_back(self) -> None:
+        if not self.dumps:
+            raise LookupError("there is no dump yet")
+        self._next_second()
+        command = [find("mariadb") or "mysql", *self.login, "app"]
+        subprocess.run(command, check=True, input=self.rng.choice(self.dumps), capture_output=True)
+
+    def _renamed(self) -> None:
+        """Meanwhile a new one is made and used."""
+        self._execute("DROP TABLE IF EXISTS away", f"RENAME TABLE {TABLE} TO away")
+        time.sleep(self.rng.uniform(0.1, 4))
+        self._next_second()
+        self._execute(f"DROP TABLE IF EXISTS {TABLE}", f"RENAME TABLE away TO {TABLE}")
+
+    def _next_second(self) -> None:
+        """In which a table is another one than what stands there now."""
+
+        def is_over() -> bool:
+            ((here, made),) = self._found(
+                "SELECT UNIX_TIMESTAMP(), (SELECT UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.TABLES "
+                f"WHERE TABLE_SCHEMA = 'app' AND TABLE_NAME = '{TABLE}')"
+            )
+            return made is None or here > made
+
+        wait_for(is_over, "the next second", self.server)
+
+    def _follows(self) -> None:
+        """Another one, which does not answer."""
+        self._execute("SET GLOBAL read_only = 1")
+        try:
+            self._execute(
+                "CHANGE MASTER TO master_host = '127.0.0.1', master_port = 1, master_user = 'x'",
+                "START SLAVE",
+                f"SELECT SLEEP({self.rng.random()})",
+                "STOP SLAVE",
+                "RESET SLAVE ALL",
+            )
+        finally:
+            self._execute("SET GLOBAL read_only = 0")
+
+    def _forgets(self) -> None:
+        """Commits are in its memory alone for a second, and it dies then."""
+        self._execute("SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+        time.sleep(self.rng.uniform(0, 2))
+        self._killed()
 
 
 class EtcdActs(ServerActs):
@@ -277,13 +408,6 @@ class RedisActs(ServerActs):
         self.redis.admin("REPLICAOF", "127.0.0.1", 1)
         time.sleep(self.rng.random())
         self.redis.admin("REPLICAOF", "NO", "ONE")
-
-    def _stopped(self) -> None:
-        """What was sent meanwhile is done later, also for who has given up on it."""
-        assert self.redis.process is not None
-        self.redis.process.send_signal(signal.SIGSTOP)
-        time.sleep(self.rng.uniform(0.1, 2))
-        self.redis.process.send_signal(signal.SIGCONT)
 
     def _torn(self) -> None:
         """The end of what was answered is lost."""

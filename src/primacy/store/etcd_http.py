@@ -18,11 +18,14 @@ from typing import Any, NamedTuple
 
 from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable
 from primacy.store.port import next_link
+from primacy.store.tls_or_plain import speaks_plain
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
 """Largest answer: a list of `LIST_MAX` rows."""
 LINE_BYTES_MAX = 4 * 1024 * 1024
 """Largest line of a watch."""
+ASKS_PLAIN, ANSWERS_PLAIN = b"GET /version HTTP/1.0\r\n\r\n", (b"HTTP/1.0 200", b"HTTP/1.1 200")
+"""One that speaks TLS answers this with 400 and in plain text."""
 CLOSED_MAX = 3
 """Answers in a row whose connection was closed after them. A server that ends closes once; a proxy does it always."""
 TLS_PASSES = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
@@ -73,6 +76,8 @@ class Gateway:
         self._closed = 0
         self._unusable: set[int] = set()
         """Endpoints that refused for good since one last answered."""
+        self._answered = False
+        """At least once."""
 
     @property
     def is_open(self) -> bool:
@@ -100,10 +105,10 @@ class Gateway:
             status, answer = self._exchange(path, json.dumps(body).encode())
         except ssl.SSLError as error:
             if isinstance(error, TLS_PASSES):
-                raise self._move_on(_words(error, self._limit_s)) from None
+                raise self._lost(error) from None
             raise self._no_use(f"TLS is refused: {_words(error, self._limit_s)}; check the certificates") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._move_on(_words(error, self._limit_s)) from None
+            raise self._lost(error) from None
         if b"HTTP request to an HTTPS server" in answer[:200]:
             raise self._no_use("it speaks TLS only: use etcds://")
         try:
@@ -112,6 +117,7 @@ class Gateway:
             raise self._move_on(f"it answered {status} and no JSON: is this etcd 3.4 or newer?") from None
         if status == 200 and isinstance(found, dict):
             self._unusable.clear()
+            self._answered = True
             return found
         raise self._refusal(status, found)
 
@@ -156,6 +162,14 @@ class Gateway:
         connection.auto_open = 0  # or http.client would replace a broken one, and nobody would know
         self.link = next_link()
         return connection
+
+    def _lost(self, error: Exception) -> PrimacyError:
+        """etcd without TLS hangs up on who begins with it, as one does that goes down."""
+        if self._tls is not None and not self._answered:
+            host, port = self.endpoints[self._chosen]
+            if speaks_plain(host, port, ASKS_PLAIN, ANSWERS_PLAIN, self._limit_s):
+                return self._no_use("TLS is refused: it speaks plain HTTP only: give it a certificate, or use etcd://")
+        return self._move_on(_words(error, self._limit_s))
 
     def _move_on(self, said: str) -> NotReached:
         sentence = f"{self.where()}: {said}"

@@ -56,7 +56,7 @@ from primacy.store.redis_rows import (
     row_text,
     written_at,
 )
-from primacy.store.redis_wire import Reply, Said, Target, Wire
+from primacy.store.redis_wire import Reply, Said, Target, Wire, explained
 from primacy.store.rounds import KNOWN_MAX, MAKE_MAX, first_version, perform_in_rounds
 
 SCAN_COUNT = 500
@@ -110,6 +110,8 @@ class RedisStore:
         self._create = create
         self._advisory = advisory
         self._wire: Wire | None = None
+        self._answered = False
+        """At least once."""
         self._shown: Shown | None = None
         """The newest answer on this connection; None: nothing is known of it."""
         self._known: dict[str, bytes | None] = {}
@@ -332,7 +334,9 @@ class RedisStore:
                 self._wire = Wire(self._target, self._limit_s)
             found = self._wire.ask(*commands)
         except PrimacyError as error:
-            raise self._dropped(error) from None
+            meant = error if self._answered else explained(error, self._target, self._limit_s)
+            raise self._dropped(meant) from None
+        self._answered = True
         for answer in found:
             if isinstance(answer, Said) and not raw:
                 raise self._dropped(self._wire.refusal(answer))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable
 from primacy.store.port import next_link
+from primacy.store.tls_or_plain import speaks_plain, speaks_tls
 
 BULK_BYTES_MAX = 4 * 1024 * 1024
 """Largest text of an answer. A row has less than a thousand bytes; the page of a scan has many."""
@@ -274,6 +275,19 @@ class Wire:
             elif kind == b"$" and (size := _number(rest)) >= 0:
                 at += size + 2
         return at <= len(self._buffer)
+
+
+def explained(error: PrimacyError, target: Target, limit_s: float) -> PrimacyError:
+    """Of a server that never answered: it may speak TLS only, or plain text only, and then it never will."""
+    if not isinstance(error, NotReached):
+        return error
+    where = (target.host, target.port)
+    if target.tls is None and speaks_tls(*where, limit_s):
+        return StoreUnusable(f"{target}: it speaks TLS only: use rediss:// in the address")
+    if target.tls is not None and speaks_plain(*where, b"PING\r\n", (b"+", b"-"), limit_s):
+        said = "TLS is refused: it speaks plain text only: give it a certificate, or use redis:// in the address"
+        return StoreUnusable(f"{target}: {said}")
+    return error
 
 
 def _number(text: bytes | bytearray) -> int:

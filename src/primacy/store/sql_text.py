@@ -274,7 +274,12 @@ statement's beginning, so that their difference is the moment of the start, to t
 A restarted server counts as another one: with many settings it may have forgotten its last commits. So does one that
 followed another server in between: it may be writable again without that one's last commits, and neither its name nor
 its start tells."""
-MARIADB_IDENTITY = MYSQL_ASCII.format(f"CONCAT('mariadb:', {{who}}, ':', {MARIADB_START}, ':', {MYSQL_MADE})")
+MARIADB_DRAWN = "RIGHT(UUID(), 17)"
+"""What this start drew for its UUIDs: one that crashes in the second of its start may start again in that second, and
+may have forgotten commits in between."""
+MARIADB_IDENTITY = MYSQL_ASCII.format(
+    f"CONCAT('mariadb:', {{who}}, ':', {MARIADB_START}, ':', {MARIADB_DRAWN}, ':', {MYSQL_MADE})"
+)
 MARIADB_WHO = ("@@server_uid", "CONCAT(@@server_id, ':', @@hostname, ':', @@port)")
 """Since 10.5.26, 10.6.19 and 10.11.9 it has a number of its own; before, server id, host and port stand for it."""
 MARIADB_POSITION = """(SELECT MAX(CAST(v.VARIABLE_VALUE AS UNSIGNED)) FROM information_schema.GLOBAL_STATUS AS v
