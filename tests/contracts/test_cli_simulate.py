@@ -16,7 +16,7 @@ import pytest
 from primacy.cli import main as entry
 from primacy.cli import simulate as command
 from primacy.sim.checkers import Violation
-from primacy.sim.faults.classes import CLASSES_OF
+from primacy.sim.faults.classes import CLASSES_OF, OUTSIDE_OF
 from primacy.sim.trials.batch import run_batch
 from primacy.sim.trials.summary import Summary
 from primacy.sim.trials.trial import Outcome, Plan
@@ -248,6 +248,14 @@ def test_faults_help(say: Callable[..., Said]) -> None:
     assert said.code == 0
     assert [line.split()[0] for line in said.out.splitlines()[2:]] == list(CLASSES_OF["bully"])
     assert all(len(line.split()) > 2 for line in said.out.splitlines()[2:])
+
+
+@pytest.mark.parametrize("strategy", sorted(OUTSIDE_OF))
+def test_faults_help_says_once_what_is_beyond_the_promise(say: Callable[..., Said], strategy: str) -> None:
+    said = say("--faults", "help", "--strategy", strategy)
+    before, _, outside = said.out.partition("Beyond the promise")
+    assert [line.split()[0] for line in outside.splitlines()[2:]] == list(OUTSIDE_OF[strategy])
+    assert not any(f"  {name} " in before for name in OUTSIDE_OF[strategy])
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ EXIT_VIOLATION = 1
 def print_classes(strategy: str, changes: bool = False) -> None:
     """The fault classes of a strategy, each with its sentence."""
     click.echo(f"Fault classes of {strategy}, for --faults:\n")
-    for name in named_of(strategy, changes):
-        if name in OUTSIDE:
+    names = named_of(strategy, changes)
+    outside = next((name for name in names if name in OUTSIDE), "")
+    for name in names:
+        if name == outside:
             click.echo("\nBeyond the promise, drawn only if asked for; a violation is to be expected:\n")
         text = (CLASSES[name].__doc__ or "").strip().splitlines() or [""]
         click.echo(f"  {name:<14} {text[0]}")

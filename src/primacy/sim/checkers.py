@@ -26,11 +26,19 @@ Report = Callable[[Violation], None]
 
 
 class WorkChecker:
-    """I1: at most one runs at any instant. I4: (token, run) only grows. I5: it starts with time left to be stopped."""
+    """I1: at most one runs at any instant. I4: (token, run) only grows. I5: it starts with time left to be stopped.
+
+    Work of a frozen machine does nothing: it runs beside another one from the moment at which the machine goes on.
+    """
 
     def __init__(self, report: Report) -> None:
         self.report = report
         self.running: dict[str, tuple[int, int, float]] = {}
+        """Of each node its latest run: token, run, since when."""
+        self.left: dict[tuple[str, int, int], bool] = {}
+        """Earlier runs of a node that has begun another one: they go on beside it."""
+        self.frozen: dict[str, tuple[int, int]] = {}
+        """Runs of machines that are frozen."""
         self.highest = (0, 0)
         self.starts = 0
         self.running_ms = 0.0
@@ -42,16 +50,40 @@ class WorkChecker:
         if fact.kind is Kind.WORK_STARTED:
             self._started(fact)
         elif fact.kind is Kind.WORK_ENDED:
-            _, _, since_ms = self.running.pop(fact.node, (0, 0, fact.at_ms))
-            self.running_ms += fact.at_ms - since_ms
-            self._ended_ms, self._ended_token = fact.at_ms, fact.number
+            self._ended(fact)
+        elif fact.kind is Kind.FROZEN and fact.node in self.running:
+            token, run, _ = self.running[fact.node]
+            self._rests(fact, token)
+            self.frozen[fact.node] = (token, run)
+        elif fact.kind is Kind.THAWED and fact.node in self.frozen:
+            mark = self.frozen.pop(fact.node)
+            self._beside(fact, f"{fact.node} went on with run {mark}")
+            self.running[fact.node] = (*mark, fact.at_ms)
+
+    def _ended(self, fact: Fact) -> None:
+        mark = (fact.number, fact.extra)
+        if self.left.pop((fact.node, *mark), False):
+            return
+        if self.frozen.get(fact.node) == mark:
+            del self.frozen[fact.node]
+            return
+        self._rests(fact, fact.number)
+
+    def _rests(self, fact: Fact, token: int) -> None:
+        _, _, since_ms = self.running.pop(fact.node, (0, 0, fact.at_ms))
+        self.running_ms += fact.at_ms - since_ms
+        self._ended_ms, self._ended_token = fact.at_ms, token
+
+    def _beside(self, fact: Fact, what: str) -> None:
+        """Whatever else runs now."""
+        others = [(node, (token, run)) for node, (token, run, _) in self.running.items()]
+        others += [(node, (token, run)) for node, token, run in self.left]
+        for node, mark in sorted(others):
+            self.report(Violation(fact.at_ms, "I1", f"{what} while run {mark} of {node} was still running"))
 
     def _started(self, fact: Fact) -> None:
         mark = (fact.number, fact.extra)
-        for node in sorted(self.running):
-            token, run, _ = self.running[node]
-            sentence = f"{fact.node} started run {mark} while run {(token, run)} of {node} was still running"
-            self.report(Violation(fact.at_ms, "I1", sentence))
+        self._beside(fact, f"{fact.node} started run {mark}")
         if mark <= self.highest:
             self.report(
                 Violation(fact.at_ms, "I4", f"{fact.node} started {mark} after {self.highest} had been started")
@@ -59,6 +91,9 @@ class WorkChecker:
         if int(fact.subject) <= 0:
             self.report(Violation(fact.at_ms, "I5", f"{fact.node} started {mark} with no time left to be stopped"))
         self.highest = max(self.highest, mark)
+        if fact.node in self.running:
+            token, run, _ = self.running[fact.node]
+            self.left[fact.node, token, run] = True
         self.running[fact.node] = (*mark, fact.at_ms)
         self.starts += 1
         if self._ended_ms is not None and fact.number != self._ended_token and not self.running.keys() - {fact.node}:

@@ -26,6 +26,10 @@ def sentence(fact: Fact) -> str:
             return f"{name} is up" if fact.number <= 1 else f"{name} is up again (start {fact.number})"
         case Kind.DOWN:
             return f"{name} loses its power" if fact.number else f"{name}: the agent is killed"
+        case Kind.FROZEN:
+            return f"{name}: the machine is frozen"
+        case Kind.THAWED:
+            return f"{name}: the machine goes on"
         case Kind.VOTE:
             return f"{name} votes for {fact.text}"
         case Kind.REGISTER:

@@ -23,8 +23,8 @@ from primacy.election.inputs import (
     Resume,
     StepDown,
 )
+from primacy.election.model import Ballot, Member, Membership
 from primacy.election.model import Kind as MemberKind
-from primacy.election.model import Member, Membership
 from primacy.sim.facts import Kind
 from primacy.sim.world.node import Node
 from primacy.sim.world.world import World
@@ -55,6 +55,7 @@ class Acts:
         self._write: Callable[[Written], None] | None = None
         self._stops: dict[int, Callable[[], None]] = {}
         self._doubles: dict[int, Node] = {}
+        self._copies: dict[str, Ballot | None] = {}
         self._begun: dict[int, tuple[str, str]] = {}
         self._next = 0
 
@@ -97,10 +98,32 @@ class Acts:
         self._done("go_on", number)
         self._stops.pop(number)()
 
+    def freeze_machine(self, name: str, clock_too: bool) -> int:
+        """Nothing happens in the whole machine, and its clock stands or not, until `go_on` with the number."""
+        self._done("freeze_machine", name, clock_too)
+        self._next += 1
+        self._stops[self._next] = self.world.freeze_machine(self.world.nodes[name], clock_too=clock_too)
+        return self._next
+
+    def unkillable(self, name: str, yes: bool) -> None:
+        """No signal ends a process of this machine."""
+        self._done("unkillable", name, yes)
+        self.world.nodes[name].unkillable = yes
+
+    def escape(self, name: str, yes: bool) -> None:
+        """Of work that ends, a part that nobody holds runs on; or what runs on is ended."""
+        self._done("escape", name, yes)
+        node = self.world.nodes[name]
+        running, node.escaping = node.escaping or [], [] if yes else None
+        for end in running:
+            end()
+
     def end_child(self, name: str, guard_too: bool) -> None:
         """The child ends by itself, or its guard is killed."""
         self._done("end_child", name, guard_too)
         guard = self.world.nodes[name].guard
+        if self.world.nodes[name].frozen:
+            return  # a signal waits until the machine goes on
         if guard is not None and guard_too:
             guard.kill_guard()
         elif guard is not None:
@@ -127,6 +150,18 @@ class Acts:
         """The ballot is gone."""
         self._done("lose", name)
         self.world.nodes[name].disk.lose()
+
+    def back_up(self, name: str) -> None:
+        """A copy of the ballot file is kept."""
+        self._done("back_up", name)
+        self._copies[name] = self.world.nodes[name].disk.ballot
+
+    def put_back(self, name: str) -> None:
+        """The machine is off, and its ballot file is the copy again."""
+        self._done("put_back", name)
+        node = self.world.nodes[name]
+        self.world.crash(node, power=True)
+        node.disk.ballot = self._copies[name]
 
     def double(self, name: str) -> int:
         """A second machine with the same id and a copied disk speaks, until `end_double`; the first is restarted."""

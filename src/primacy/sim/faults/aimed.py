@@ -86,7 +86,7 @@ def _when_proved(f: Faults, holder: Node, guard: Guard, hold_from_ms: int, since
     if guard.hold_from_ms == hold_from_ms:
         f.world.after(LOOKED_EVERY_MS, partial(_when_proved, f, holder, guard, hold_from_ms, since_ms))
         return
-    before = {name: f.world.nodes[name].clock.rate for name in f.names}
+    before = {name: f.world.nodes[name].clock.running_rate for name in f.names}
     slow_kill = f.world.conditions.slow_kill
     for name in f.names:
         f.acts.clock(name, 1 - f.drift if name == holder.name else 1 + f.drift)

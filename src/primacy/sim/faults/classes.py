@@ -20,6 +20,7 @@ from primacy.sim.faults import force as fault_force
 from primacy.sim.faults import machine as fault_machine
 from primacy.sim.faults import members as fault_members
 from primacy.sim.faults import network as fault_network
+from primacy.sim.faults import outside as fault_outside
 from primacy.sim.faults import people as fault_people
 from primacy.sim.faults import store as fault_store
 from primacy.sim.faults.acts import Acts
@@ -236,11 +237,21 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "store-sudden": fault_store.store_sudden,
     "store-people": fault_store.store_people,
     "store-outside": fault_store.store_outside,
+    "frozen-clock": fault_outside.frozen_clock,
+    "standstill": fault_outside.standstill,
+    "unkillable": fault_outside.unkillable,
+    "escaped": fault_outside.escaped,
+    "old-ballot": fault_outside.old_ballot,
 }
 RENAMED = {"twin": "duplicate"}
 """By the name of before."""
-OUTSIDE = ("store-outside",)
+_OUTSIDE_BOTH = ("frozen-clock", "standstill", "unkillable", "escaped")
+OUTSIDE_OF: dict[str, tuple[str, ...]] = {
+    "raft": (*_OUTSIDE_BOTH, "old-ballot"),
+    "lease": (*_OUTSIDE_BOTH, "store-outside"),
+}
 """Beyond the promise: no trial draws them; they come where they are asked for, and a violation is to be expected."""
+OUTSIDE = tuple(name for name in CLASSES if any(name in names for names in OUTSIDE_OF.values()))
 
 MEMBERS, LAST_RESORT = ("members",), ("force",)
 OF_MEMBERS = (*MEMBERS, *LAST_RESORT)
@@ -280,4 +291,4 @@ def named_of(strategy: str, changes: bool = False) -> tuple[str, ...]:
     if changes:
         return (*CHANGING, *WITH_CHANGES)
     of_members = OF_MEMBERS if strategy == "raft" else ()
-    return (*classes_of(strategy), *of_members, *(OUTSIDE if strategy == "lease" else ()))
+    return (*classes_of(strategy), *of_members, *OUTSIDE_OF.get(strategy, ()))

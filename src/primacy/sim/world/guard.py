@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from primacy.sim.world.world import World
 
 
+UNKILLABLE_LOOK_MS = 5.0
+"""How often a process that cannot be killed is looked at: it dies once it can be."""
+
+
 class Phase(StrEnum):
     """What the guard holds."""
 
@@ -128,6 +132,8 @@ class Guard:
         self.world.after(self.node.draw_ms(1, 5), self._agent_is_dead)
 
     def _agent_is_dead(self) -> None:
+        if self.node.waits(self._agent_is_dead):
+            return
         if not self.frozen and not self.lost:
             self.closed = True
             self._end_all()
@@ -135,8 +141,17 @@ class Guard:
     def freeze(self, frozen: bool) -> None:
         """Once it goes on it reads its orders, before it looks at the deadlines and at its tree."""
         self.frozen = frozen
-        if frozen or self.lost:
-            return
+        if not frozen and not self.lost and not self.node.frozen:
+            self._catch_up()
+
+    def thaw(self) -> None:
+        """The machine goes on. A guard that is stopped by itself stays so, and the kernel's timer counts on."""
+        if self.frozen and not self.lost:
+            self._keep_deadlines()
+        elif not self.lost:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
         unread, self._unread = self._unread, []
         for order in unread:
             order()
@@ -159,14 +174,14 @@ class Guard:
 
     def child_ends(self) -> None:
         """The command ends by itself."""
-        if self.phase is Phase.RUNNING and not self.frozen:
+        if self.phase is Phase.RUNNING and not self.frozen and not self.node.frozen:
             self._ended()
             self._gone()
 
     def power_lost(self) -> None:
         """The whole machine is off: nothing runs, nothing is sent."""
         if self.phase in (Phase.RUNNING, Phase.STOPPING, Phase.KILLED):
-            self._ended()
+            self._tell_end(self.run)
         self.phase = Phase.ENDED
         self.lost = True
         self.holds_lock = False
@@ -178,7 +193,7 @@ class Guard:
 
     def _spawned(self, run: int) -> None:
         """The command is executed, unless the time for it is over or it was told to stop meanwhile (I5)."""
-        if self.phase is not Phase.SPAWNING or self.run != run:
+        if self.phase is not Phase.SPAWNING or self.run != run or self.node.waits(partial(self._spawned, run)):
             return
         if self.frozen:
             self._unseen.append(partial(self._spawned, run))  # the child waits for a byte from its guard
@@ -223,12 +238,23 @@ class Guard:
 
     def _died(self, phase: Phase) -> None:
         """Of TERM or of KILL, unless something else came first."""
-        if self.phase is phase:
-            self._ended()
-            self._gone()
+        if self.phase is not phase or self.node.waits(partial(self._died, phase)):
+            return
+        if self.node.unkillable:
+            self.world.after(UNKILLABLE_LOOK_MS, partial(self._died, phase))
+            return
+        self._ended()
+        self._gone()
 
     def _ended(self) -> None:
-        self.world.emit(Kind.WORK_ENDED, self.node.name, self.token, str(self.term), self.run)
+        """All that the guard sees of the work is gone."""
+        if self.node.escaping is None:
+            self._tell_end(self.run)
+        else:
+            self.node.escaping.append(partial(self._tell_end, self.run))
+
+    def _tell_end(self, run: int) -> None:
+        self.world.emit(Kind.WORK_ENDED, self.node.name, self.token, str(self.term), run)
 
     def _gone(self) -> None:
         """The tree is gone; the guard confirms it a moment later."""
@@ -237,7 +263,7 @@ class Guard:
 
     def _confirm(self) -> None:
         """The release leaves if the agent ordered it or is dead, and the guard still lives (G5)."""
-        if self.phase is not Phase.GONE:
+        if self.phase is not Phase.GONE or self.node.waits(self._confirm):
             return
         if self.frozen and not self.lost:
             self._unseen.append(self._confirm)
@@ -306,6 +332,8 @@ class Guard:
             self._keep_deadlines()
 
     def _keep_deadlines(self) -> None:
+        if self.node.frozen:
+            return  # they are kept once the machine goes on
         now_ms = self.node.local_ms()
         held_ms = now_ms - self.hold_from_ms
         if held_ms >= self.timing.deadman_at_ms:

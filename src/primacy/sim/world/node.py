@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from primacy.election.effects import Effect
@@ -57,6 +58,14 @@ class Node:
         """Messages since its pace was looked at; after how many it is looked at again; and how it stood then (E2)."""
         self.stopped = 0
         """How many faults stop the agent now."""
+        self.frozen = False
+        """The whole machine is: nothing happens in it."""
+        self.late: list[Callable[[], None]] = []
+        """What would have happened in it meanwhile."""
+        self.unkillable = False
+        """Nothing ends a process of it."""
+        self.escaping: list[Callable[[], None]] | None = None
+        """A part of the work that ends leaves the process tree and runs on: how it is ended. None: nothing leaves."""
         self.inbox: list[Input | Heard] = []
         self.doom = -1
         """How many more effects are performed until the agent crashes; -1 for no such plan."""
@@ -95,6 +104,12 @@ class Node:
         ballot = self.disk.ballot
         named = ballot.register.everybody if ballot is not None and ballot.register is not None else ()
         return tuple(name for name in dict.fromkeys((*self.membership.ids, *named)) if name != self.name)
+
+    def waits(self, event: Callable[[], None]) -> bool:
+        """Nothing happens in a frozen machine: it happens once the machine goes on."""
+        if self.frozen:
+            self.late.append(event)
+        return self.frozen
 
     def lock_held(self) -> bool:
         return any(guard.holds_lock for guard in self.guards)

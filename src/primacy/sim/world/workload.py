@@ -180,7 +180,7 @@ class Workload:
                 self.world.at(at_ms, partial(self._wake, wanted_ms))
 
     def _wake(self, armed_ms: int) -> None:
-        if armed_ms != self._armed_ms:
+        if armed_ms != self._armed_ms or self.node.waits(partial(self._wake, armed_ms)):
             return
         self._armed_ms = None
         if self.node.local_ms() < armed_ms:

@@ -150,7 +150,8 @@ class World:
         self.give(node, Started(node.clock.wall_ms(self.now), held))
 
     def crash(self, node: Node, *, power: bool = False) -> None:
-        """The agent is killed; with `power`, the whole machine is."""
+        """The agent is killed; with `power`, the whole machine is. Of a frozen machine it always is."""
+        power = power or node.frozen
         if node.machine is None:
             if power:
                 self._power_lost(node)
@@ -172,6 +173,13 @@ class World:
         for guard in tuple(node.guards):
             guard.power_lost()
             node.guards.remove(guard)
+        for end in node.escaping or ():
+            end()
+        node.escaping = None if node.escaping is None else []
+        node.late.clear()
+        if node.frozen:
+            node.frozen = False
+            node.clock.go_on(self.now)
 
     def chance_of(self, name: str, use: str) -> Random:  # noqa: ARG002
         """Where a node's draws for this use come from: here, from the one stream of the world."""
@@ -313,6 +321,37 @@ class World:
 
         return resume
 
+    def freeze_machine(self, node: Node, *, clock_too: bool) -> Callable[[], None]:
+        """Nothing happens in a machine that is up, until it goes on; if its clock is frozen too, it sees no time pass.
+
+        Returns how to end it.
+        """
+        if not node.up or node.frozen:
+            return _nothing
+        resume, boot = self.stop_agent(node), node.boot
+        if clock_too:
+            node.clock.stop(self.now)
+        node.frozen = True
+        self.emit(Kind.FROZEN, node.name)
+
+        def thaw() -> None:
+            if node.boot != boot or not node.frozen:
+                return  # it was switched off meanwhile
+            node.frozen = False
+            if clock_too:
+                node.clock.go_on(self.now)
+            self.emit(Kind.THAWED, node.name)
+            resume()
+            self.rearm(node)
+            late, node.late = node.late, []
+            for event in late:
+                event()
+            for guard in tuple(node.guards):
+                if isinstance(guard, Guard):
+                    guard.thaw()
+
+        return thaw
+
     def _drain(self, node: Node) -> None:
         waiting, node.inbox = node.inbox, []
         for given in waiting:
@@ -373,7 +412,7 @@ class World:
         boot = node.boot
 
         def done() -> None:
-            if node.machine is None or node.boot != boot or node.busy is None:
+            if node.machine is None or node.boot != boot or node.busy is None or node.waits(done):
                 return
             effects, node.busy = node.busy, None
             self._perform(node, effects)
@@ -485,6 +524,10 @@ class World:
         self._told = crc32(repr(fact[1:]).encode(), self._told)
         for listener in self.listeners:
             listener(fact)
+
+
+def _nothing() -> None:
+    """What did not begin has no end."""
 
 
 def _call(action: Callable[[], None], _: Any) -> None:
