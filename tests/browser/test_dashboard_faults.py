@@ -17,7 +17,7 @@ from tests.browser.samples import HEARTBEAT_MS, SAMPLES, Sample, judged, shown, 
 from tests.browser.test_dashboard_lab import Lab, dashboard, until
 from tests.support.browser import Tab, real_browser
 from tests.support.canary import Canary, note
-from tests.support.safety_checks import SafetyViolation
+from tests.support.safety_checks import SafetyViolation, safe
 
 pytestmark = pytest.mark.moments(order=235)
 
@@ -174,8 +174,23 @@ def test_every_fault_of_the_tour_is_shown_as_what_it_is(browser: Browser, tmp_pa
             judged(shown(page), lab.signed(), stood(page), canary)
             assert tab.said == []
             tab.close()
+            rewound(browser, url, lab)
     finally:
         lab.down()
+
+
+def rewound(browser: Browser, url: str, lab: Lab) -> None:
+    """Back to before and after the kill of a leader, each by a link in a browser that was never here."""
+    told = lab.get("/v1/events")
+    kill = next(row for row in told if row["code"] == "lab" and row["text"].startswith("the lab kills node "))
+    for after_ms, tone in ((-200, "leader"), (100, "down")):
+        at_ms = kill["at_unix_ms"] + after_ms
+        tab = Tab(browser, url)
+        tab.page.goto(f"{url}#/timeline?from={at_ms - 5_000}&to={at_ms + 5_000}&at={at_ms}")
+        tab.page.wait_for_selector(f'.timeline-map .knot[data-node="{kill["node"]}"][data-tone="{tone}"]')
+        safe(tab.page.locator('.timeline-map .knot[data-tone="leader"]').count() <= 1, "two leaders on the map")
+        assert tab.said == []
+        tab.close()
 
 
 def test_what_the_strip_said_is_compared_with_the_chain() -> None:
