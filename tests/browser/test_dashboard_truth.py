@@ -315,6 +315,32 @@ def test_what_a_person_did_is_the_last_change(browser: Browser, lab: Feed, board
     tab.close()
 
 
+@pytest.mark.parametrize(
+    ("days", "said"), [(0, r"\d\d:\d\d:\d\d"), (1, r"\d\d \w+ \d\d:\d\d:\d\d"), (400, r"\d\d \w+ \d{4} \d\d:\d\d:\d\d")]
+)
+def test_a_change_that_was_not_today_has_its_date(browser: Browser, days: int, said: str) -> None:
+    """In the strip, in that for a wall and below the map. The title has it always, with the zone."""
+    feed = Feed(list("abcde")).start()
+    feed.story()
+    feed.move_to("b")
+    for row in feed.events:
+        row["at_unix_ms"] -= days * 86_400_000
+    try:
+        with served(feed) as board:
+            tab = Tab(browser, board.url)
+            page = tab.open("network")
+            expect(page, ".strip-change", rf"^last change {said}: a steps down")
+            title = page.get_attribute(".strip-change", "title") or ""
+            assert re.match(r"last change \d\d \w+ \d{4} \d\d:\d\d:\d\d [A-Z][A-Z0-9:+-]+: a steps down", title)
+            expect(page, ".feed time", rf"^{said}\.\d{{3}}$")
+            page.goto(board.url.replace("/dashboard", "/embed/status"))
+            expect(page, ".strip-change", rf"^last change {said}: a steps down")
+            assert tab.said == []
+            tab.close()
+    finally:
+        feed.close()
+
+
 def test_transfer_is_offered_only_where_it_can_work(browser: Browser, lab: Feed, board: Served) -> None:
     lab.paused.add("b")
     lab.extra = {"c": {"kind": "observer"}, "d": {"health": "failing: no answer"}}
