@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.test_dashboard_browser import count, expect, overflow
-from tests.support.browser import PAGES, Tab, real_browser
+from tests.support.browser import ALL_PAGES, PAGES, Tab, real_browser
 from tests.support.canary import Canary
 from tests.support.dashboard_feed import Feed, Served, served, wall_ms
 
@@ -141,7 +141,7 @@ def test_a_double_signature_turns_everything_red(browser: Browser, lab: Feed, bo
     lab.doubles.append("height 12 has two signers: a and b")
     expect(page, ".strip-holder", "Two nodes signed at once")
     assert (page.title()[0], icon(page)) == ("✖", "/dashboard/static/favicon-bad.svg")
-    for name in PAGES:
+    for name in ALL_PAGES:
         tab.open(name)
         page.wait_for_selector("#page > *")
         page.wait_for_timeout(150)
@@ -176,7 +176,7 @@ def test_two_leaders_of_bully_are_shown_as_two_and_nothing_is_green(
     assert page.inner_text(".strip-margin") == "5 of 5 nodes up"
     page.wait_for_selector("#banners .banner.bad >> text=a and d lead, each in its part")
     later = Tab(browser, board.url, scheme=scheme)
-    for name in PAGES:
+    for name in ALL_PAGES:
         for each in (tab, later):
             each.open(name)
             each.page.wait_for_selector("#page > *")
@@ -406,7 +406,7 @@ def test_twenty_long_names_stay_readable_and_different(browser: Browser) -> None
                 assert page.evaluate(LABELS) == [], width
                 shown = page.evaluate("() => [...document.querySelectorAll('.knot-name')].map((e) => e.textContent)")
                 assert len(set(shown)) == 20, shown
-                for name in PAGES if width == 390 else ():
+                for name in ALL_PAGES if width == 390 else ():
                     tab.open(name)
                     page.wait_for_selector("#page > *")
                     page.wait_for_timeout(100)
@@ -448,7 +448,7 @@ def test_nothing_moves_while_a_page_loads_the_map_fits_and_fingers_hit(
 ) -> None:
     tab = Tab(browser, board.url, width=width)
     expect(tab.open("overview"), ".change-text", "a leads")  # what a server says in its first second may come in parts
-    for name in PAGES:
+    for name in ALL_PAGES:
         page = tab.page
         with Canary(HEARTBEAT_MS) as canary:  # a machine that stands still lets the page say for a moment that it does
             page.goto("about:blank")
