@@ -2,11 +2,16 @@
 // it was seen. Beside it, when the page stood still: a browser that draws no frame, and a server whose answer is late,
 // show no news meanwhile, whatever the page would do with them.
 () => {
-  const LONG_MS = 50;
+  const LONG_MS = 50, BEFORE_MS = 5000;
   const stood = [];
   window.samples = [];
   let before = "", drawn = Date.now(), asked = 0;
   const note = (from, to) => { if (to - from > LONG_MS) stood.push([from, to]); };
+  // When the last change was, in ms since 1970: its link leads to the events from so long before it.
+  const changed = () => {
+    const link = document.querySelector(".strip-change"), from = link && new URLSearchParams((link.getAttribute("href") || "").split("?")[1]).get("from");
+    return from ? Number(from) + BEFORE_MS : 0;
+  };
   const look = () => {
     const now = Date.now();
     note(drawn, now);
@@ -20,7 +25,7 @@
       leaders: all('.map .knot[data-tone="leader"]').map((e) => e.dataset.node),
       level: strip ? strip.dataset.level : "", holder: holder ? holder.dataset.level : "", margin: margin ? margin.dataset.level : "",
       node: node && !node.hidden ? node.textContent : "", said: holder ? holder.innerText : "", title: document.title,
-      change: (document.querySelector(".strip-change") || {}).textContent || "",
+      change: (document.querySelector(".strip-change") || {}).textContent || "", changed: changed(),
     };
     const key = JSON.stringify(sample);
     if (key !== before) { before = key; window.samples.push({ at: now, ...sample }); }

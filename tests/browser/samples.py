@@ -8,19 +8,35 @@ there; whatever else is missed is judged as ever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primacy.settings.timing import PROFILES
 from tests.support.canary import VOIDS, Canary
+from tests.support.safety_checks import safe
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SAMPLES = Path(__file__).with_name("samples.js").read_text()
 Sample = dict[str, Any]
+Signature = dict[str, Any]
 Stood = Sequence[Sequence[float]]
 """From when to when, in ms since 1970; they may overlap."""
+HEARTBEAT_MS = PROFILES["fast"].heartbeat_ms
+SETTLED_MS = 700
+"""Around a change of the holder the chain and the page may differ: two looks, and a signature on its way."""
+SIGNS_MS = 100
+"""The signer of a lab signs at this interval: the chain knows of a gap only by so much."""
+STARTS_MS = 300
+"""From the start of a signer to its first signature, and from its last one to the report that nothing of it is left."""
+FIRST_MS = 5_000
+"""So long after an election the first signature of its winner is looked for."""
+NOBODY = "obody runs the command"
+GAP = re.compile(r"nobody ran for ([\d,]+) ms")
 
 
 class Green(NamedTuple):
@@ -79,3 +95,64 @@ def soon(took: tuple[float, float], goal_ms: float, when: Stood, what: str, cana
         VOIDS.append(f"{said}; the page stood still for {still_ms:.0f} ms of it")
         return
     canary.judge(took_ms <= goal_ms, f"{said}, for {still_ms:.0f} ms of which the page stood still")
+
+
+def judged(samples: list[Sample], signatures: list[Signature], still: Stood, canary: Canary) -> None:
+    """What the strip said at each moment, beside what the chain says; the canary has ended.
+
+    Never two, never green without a holder, and whom it named as holder signed. Void is only what is explained by a
+    page that stood still: it names the old one for so long. That it says in time who runs the command, and for how long
+    nobody did, is judged beside the canary.
+    """
+    for sample in samples:
+        safe(len(sample["acts"]) <= 1, f"two are shown as acting: {sample}")
+        safe(len(sample["leaders"]) <= 1, f"two are shown as leaders: {sample}")
+        safe(sample["holder"] != "ok" or sample["acts"] == [sample["node"]], f"green without a holder: {sample}")
+        safe(sample["level"] != "ok" or sample["holder"] == "ok", f"a good page without a holder: {sample}")
+    for green in greens(samples):
+        for each in signatures:
+            at_ms, within_ms = each["at_unix_ms"], green.to_ms - each["at_unix_ms"]
+            if each["node"] == green.node or at_ms < green.from_ms + SETTLED_MS or within_ms < SETTLED_MS:
+                continue
+            said = f"{green.node} is shown as holder for {within_ms:.0f} ms more while {each['node']} signs"
+            still_ms = stood_ms(still, at_ms, green.to_ms, HEARTBEAT_MS / 2)
+            safe(within_ms - still_ms < SETTLED_MS, f"{said}; the page stood still for {still_ms:.0f} ms of it")
+            VOIDS.append(f"{said}; the page stood still for {still_ms:.0f} ms of it")
+    for began_ms, ended_ms in denied(samples, signatures):
+        soon((began_ms, ended_ms), SETTLED_MS, still, "the strip says that nobody runs what signs", canary)
+    for shown_ms, chain_ms, sample in gaps(samples, signatures):
+        near = chain_ms is not None and chain_ms - SIGNS_MS - STARTS_MS <= shown_ms <= chain_ms + SIGNS_MS
+        canary.judge(near, f"the chain says {chain_ms} ms, the strip {shown_ms} ms: {sample['change'][:40]}")
+
+
+def denied(samples: Sequence[Sample], signatures: Sequence[Signature]) -> Iterator[tuple[float, float]]:
+    """From when to when the chain signed in one go while the strip said that nobody runs the command."""
+    spans: list[list[float]] = []
+    for place, one in enumerate(samples):
+        if NOBODY in one["said"]:
+            to_ms = samples[place + 1]["at"] if place + 1 < len(samples) else one["until"]
+            if spans and spans[-1][1] == one["at"]:
+                spans[-1][1] = to_ms
+            else:
+                spans.append([one["at"], to_ms])
+    for from_ms, to_ms in spans:
+        within = [each["at_unix_ms"] for each in signatures if from_ms <= each["at_unix_ms"] <= to_ms]
+        began_ms = within[0] if within else 0
+        for before_ms, at_ms in pairwise([*within, to_ms + FIRST_MS]):
+            if at_ms - before_ms > STARTS_MS:
+                yield began_ms, before_ms
+                began_ms = at_ms
+
+
+def gaps(samples: Sequence[Sample], signatures: Sequence[Signature]) -> Iterator[tuple[int, int | None, Sample]]:
+    """Each gap that the strip showed, and that of the chain: from the last signature before to the winner's first. None
+    if no other began to sign."""
+    handovers = [after for before, after in pairwise(signatures) if before["token"] != after["token"]]
+    seen: set[tuple[float, str]] = set()
+    for sample in samples:
+        said, at_ms = GAP.search(sample["change"]), sample["changed"]
+        if said is None or (key := (at_ms, said[1])) in seen:
+            continue
+        seen.add(key)
+        first = next((each for each in handovers if 0 <= each["at_unix_ms"] - at_ms <= FIRST_MS), None)
+        yield int(said[1].replace(",", "")), first and first["gap_ms"], sample

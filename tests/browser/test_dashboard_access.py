@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.browser import PAGES, Tab, real_browser
+from tests.support.browser import ALL_PAGES, Tab, real_browser
 from tests.support.dashboard_feed import Feed, Served, served
 
 pytestmark = pytest.mark.beside(order=140)
@@ -66,7 +66,7 @@ def legible(page: Page, where: str, least: int = 20, looks: int = 50) -> None:
 @pytest.mark.parametrize("width", [1440, 380])
 def test_every_text_stands_out_from_what_is_behind_it(browser: Browser, board: Served, scheme: str, width: int) -> None:
     tab = Tab(browser, board.url, width=width, scheme=scheme)
-    for name in PAGES:
+    for name in ALL_PAGES:
         page = tab.open(name)
         page.wait_for_timeout(250)
         legible(page, f"{name}, {scheme}, {width}")
@@ -158,7 +158,7 @@ def focused(page: Page) -> Any:
 
 
 @pytest.mark.parametrize("width", [1440, 380])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ALL_PAGES)
 def test_tab_reaches_everything_and_shows_where_it_is(browser: Browser, board: Served, name: str, width: int) -> None:
     tab = Tab(browser, board.url, width=width)
     page = tab.open(name)
@@ -177,7 +177,7 @@ def test_tab_reaches_everything_and_shows_where_it_is(browser: Browser, board: S
     tab.close()
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ALL_PAGES)
 def test_headings_and_landmarks_tell_how_the_page_is_built(browser: Browser, board: Served, name: str) -> None:
     tab = Tab(browser, board.url)
     page = tab.open(name)

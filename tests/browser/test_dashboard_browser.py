@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.browser import LIMIT_MS, PAGES, Tab, real_browser
+from tests.support.browser import ALL_PAGES, LIMIT_MS, Tab, real_browser
 from tests.support.dashboard_feed import KEY, Feed, Served, served
 
 pytestmark = pytest.mark.beside(order=130)
@@ -96,7 +96,7 @@ def overflow(page: Page) -> int:
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ALL_PAGES)
 def test_each_page_loads_without_a_word_on_the_console(browser: Browser, lab_board: Served, name: str) -> None:
     tab = Tab(browser, lab_board.url)
     page = tab.open(name)
@@ -304,7 +304,7 @@ CROWDED = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ALL_PAGES)
 def test_every_page_fits_its_screen(browser: Browser, lab_board: Served, name: str) -> None:
     tab = Tab(browser, lab_board.url)
     page = tab.open(name)
@@ -316,7 +316,7 @@ def test_every_page_fits_its_screen(browser: Browser, lab_board: Served, name: s
                 break
         assert overflow(page) <= 0, width
         assert page.evaluate(CROWDED) == [], width
-        assert page.locator("nav a").count() == len(PAGES)
+        assert page.locator("nav a").count() == len(ALL_PAGES)
         assert page.locator("nav a").first.is_visible()
     assert tab.said == []
     tab.close()
@@ -334,7 +334,7 @@ def test_a_hostile_name_is_text_on_every_page(browser: Browser) -> None:
     try:
         with served(feed) as board:
             tab = Tab(browser, board.url, width=380)
-            for name in PAGES:
+            for name in ALL_PAGES:
                 page = tab.open(name)
                 shows(page, "<img src=x")
                 page.wait_for_timeout(300)
@@ -496,7 +496,7 @@ def _tab_to(page: Page, check: str, most: int = 60) -> None:
 
 def test_a_screen_reader_finds_names_for_everything(browser: Browser, lab_board: Served) -> None:
     tab = Tab(browser, lab_board.url)
-    for name in PAGES:
+    for name in ALL_PAGES:
         page = tab.open(name)
         page.wait_for_timeout(200)
         nameless: Any = page.evaluate(

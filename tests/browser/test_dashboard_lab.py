@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 import yaml
 
-from primacy.control.client import find
+from primacy.control.client import FoundNode, ask, find
 from primacy.settings.timing import PROFILES
+from tests.browser.samples import SAMPLES, greens, judged, shown, stood
 from tests.support.browser import Tab, real_browser
+from tests.support.canary import Canary
 from tests.support.safety_checks import safe
 from tests.support.waiting import wait_until
 
@@ -77,6 +79,12 @@ class Lab:
         signatures = self.get("/v1/lab")["chain"]["signatures"]
         return signatures[-1]["node"] if signatures else ""
 
+    def signed(self) -> list[dict[str, Any]]:
+        """All that the chain holds, oldest first."""
+        host, _, port = self.get("/v1/lab")["chain"]["address"].rpartition(":")
+        found: list[dict[str, Any]] = ask(FoundNode(host, int(port), ""), "/v1/signatures?after=0")
+        return found
+
     def address(self, node: str) -> str:
         file = yaml.safe_load((self.folder / "primacy.yaml").read_text())
         return str(file["cluster"]["manager"]["nodes"][node]["addr"])
@@ -111,7 +119,7 @@ def test_the_three_figures_of_the_single_executor(browser: Browser, tmp_path: Pa
     lab = Lab(Path(tempfile.mkdtemp(dir=tmp_path)) / "lab")
     ended = False
     try:
-        with dashboard("dashboard", "--lab", str(lab.folder)) as url:
+        with dashboard("dashboard", "--lab", str(lab.folder)) as url, contextlib.ExitStack() as watching:
             first = until(lab.leader, "a leader")
             until(lab.signer, "a signature")
             tab = Tab(browser, url)
@@ -125,6 +133,9 @@ def test_the_three_figures_of_the_single_executor(browser: Browser, tmp_path: Pa
                 page.wait_for_selector(f".node-title >> text=Node {name}")
                 page.wait_for_selector(f'.fact:has(dt:text-is("Address")) dd >> text={lab.address(name)}')
             page.goto(f"{url}#/network")
+            page.wait_for_selector(f'.knot[data-node="{first}"][data-tone="leader"]')
+            page.evaluate(SAMPLES)
+            canary = watching.enter_context(Canary(CANARY_HEARTBEAT_MS))
 
             # 1. Stop the leader: another one leads, and signs.
             mark = lab.newest()
@@ -161,6 +172,11 @@ def test_the_three_figures_of_the_single_executor(browser: Browser, tmp_path: Pa
             page.click('[data-picture="mend"]')
             until(lambda: lab.get("/v1/lab")["cuts"] == [], "whole links")
             page.wait_for_selector('.map .link[data-state="cut"]', state="detached")
+            samples, still = shown(page), stood(page)
+            watching.close()
+            assert {green.node for green in greens(samples)} >= {first, second, third}
+            assert any("; never two" in one["change"] for one in samples), "no gap was ever shown"
+            judged(samples, lab.signed(), still, canary)
             page.goto(f"{url}#/overview")
             page.wait_for_selector(f"text=Running on {third}")
             page.wait_for_selector("text=never two signers at once")

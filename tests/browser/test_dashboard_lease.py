@@ -20,8 +20,7 @@ import pytest
 
 from primacy.control.acting import NEWS_MS
 from primacy.settings.timing import PROFILES
-from tests.browser.samples import SAMPLES, Green, Sample, greens, shown, soon, stood, stood_ms
-from tests.browser.test_dashboard_faults import SETTLED_MS
+from tests.browser.samples import SAMPLES, SETTLED_MS, Green, Sample, greens, shown, soon, stood, stood_ms
 from tests.browser.test_dashboard_lab import dashboard
 from tests.support import stamp
 from tests.support.browser import Tab, real_browser

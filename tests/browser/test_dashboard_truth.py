@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.test_dashboard_browser import count, expect, overflow
-from tests.support.browser import PAGES, Tab, real_browser
+from tests.support.browser import ALL_PAGES, PAGES, Tab, real_browser
 from tests.support.canary import Canary
 from tests.support.dashboard_feed import Feed, Served, served, wall_ms
 
@@ -141,7 +141,7 @@ def test_a_double_signature_turns_everything_red(browser: Browser, lab: Feed, bo
     lab.doubles.append("height 12 has two signers: a and b")
     expect(page, ".strip-holder", "Two nodes signed at once")
     assert (page.title()[0], icon(page)) == ("✖", "/dashboard/static/favicon-bad.svg")
-    for name in PAGES:
+    for name in ALL_PAGES:
         tab.open(name)
         page.wait_for_selector("#page > *")
         page.wait_for_timeout(150)
@@ -176,7 +176,7 @@ def test_two_leaders_of_bully_are_shown_as_two_and_nothing_is_green(
     assert page.inner_text(".strip-margin") == "5 of 5 nodes up"
     page.wait_for_selector("#banners .banner.bad >> text=a and d lead, each in its part")
     later = Tab(browser, board.url, scheme=scheme)
-    for name in PAGES:
+    for name in ALL_PAGES:
         for each in (tab, later):
             each.open(name)
             each.page.wait_for_selector("#page > *")
@@ -315,6 +315,32 @@ def test_what_a_person_did_is_the_last_change(browser: Browser, lab: Feed, board
     tab.close()
 
 
+@pytest.mark.parametrize(
+    ("days", "said"), [(0, r"\d\d:\d\d:\d\d"), (1, r"\d\d \w+ \d\d:\d\d:\d\d"), (400, r"\d\d \w+ \d{4} \d\d:\d\d:\d\d")]
+)
+def test_a_change_that_was_not_today_has_its_date(browser: Browser, days: int, said: str) -> None:
+    """In the strip, in that for a wall and below the map. The title has it always, with the zone."""
+    feed = Feed(list("abcde")).start()
+    feed.story()
+    feed.move_to("b")
+    for row in feed.events:
+        row["at_unix_ms"] -= days * 86_400_000
+    try:
+        with served(feed) as board:
+            tab = Tab(browser, board.url)
+            page = tab.open("network")
+            expect(page, ".strip-change", rf"^last change {said}: a steps down")
+            title = page.get_attribute(".strip-change", "title") or ""
+            assert re.match(r"last change \d\d \w+ \d{4} \d\d:\d\d:\d\d [A-Z][A-Z0-9:+-]+: a steps down", title)
+            expect(page, ".feed time", rf"^{said}\.\d{{3}}$")
+            page.goto(board.url.replace("/dashboard", "/embed/status"))
+            expect(page, ".strip-change", rf"^last change {said}: a steps down")
+            assert tab.said == []
+            tab.close()
+    finally:
+        feed.close()
+
+
 def test_transfer_is_offered_only_where_it_can_work(browser: Browser, lab: Feed, board: Served) -> None:
     lab.paused.add("b")
     lab.extra = {"c": {"kind": "observer"}, "d": {"health": "failing: no answer"}}
@@ -380,7 +406,7 @@ def test_twenty_long_names_stay_readable_and_different(browser: Browser) -> None
                 assert page.evaluate(LABELS) == [], width
                 shown = page.evaluate("() => [...document.querySelectorAll('.knot-name')].map((e) => e.textContent)")
                 assert len(set(shown)) == 20, shown
-                for name in PAGES if width == 390 else ():
+                for name in ALL_PAGES if width == 390 else ():
                     tab.open(name)
                     page.wait_for_selector("#page > *")
                     page.wait_for_timeout(100)
@@ -422,7 +448,7 @@ def test_nothing_moves_while_a_page_loads_the_map_fits_and_fingers_hit(
 ) -> None:
     tab = Tab(browser, board.url, width=width)
     expect(tab.open("overview"), ".change-text", "a leads")  # what a server says in its first second may come in parts
-    for name in PAGES:
+    for name in ALL_PAGES:
         page = tab.page
         with Canary(HEARTBEAT_MS) as canary:  # a machine that stands still lets the page say for a moment that it does
             page.goto("about:blank")

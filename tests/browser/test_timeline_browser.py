@@ -43,6 +43,8 @@ def feed() -> Iterator[Feed]:
     at = wall_ms() - 200_000
     one.tell("c", "lab", "the lab kills node c, asked for by the dashboard", term=0, at_ms=at)
     one.tell("c", "lab", "the lab starts node c", term=0, at_ms=at + 9_000)
+    one.tell("c", "started", "c starts", term=0, at_ms=at + 9_300)
+    one.tell("c", "follows", "c follows a (term 7)", at_ms=at + 9_400)
     yield one
     one.close()
 
@@ -126,6 +128,41 @@ def test_live_pause_keys_and_an_address_that_survives_a_reload(browser: Browser,
     page.wait_for_selector('.tl-control[aria-pressed="true"] >> text=Live')
     assert tab.said == []
     tab.close()
+
+
+def knot(page: Page, node: str, tone: str, word: str) -> None:
+    page.wait_for_selector(f'.timeline-map .knot[data-node="{node}"][data-tone="{tone}"] >> text={word}')
+
+
+def test_back_to_a_kill_and_the_link_to_it_in_another_browser(browser: Browser, board: Served) -> None:
+    """The map is drawn as it was: the killed node is down, and follows again once it was started."""
+    tab = Tab(browser, board.url)
+    page = drawn(tab.open("timeline"))
+    page.wait_for_selector('.timeline-map .knot[data-node="c"][data-tone="follower"]')
+    page.keyboard.press("Home")
+    page.click('.tl-list tr:has-text("the lab kills node c") button')
+    until_address(page, "at=\\d+")
+    knot(page, "c", "down", "killed")
+    for name in "bde":
+        knot(page, name, "follower", "follower")
+    assert page.locator('.timeline-map .link[data-state="down"]').count() == 4, "no link of a dead node is open"
+    link = page.url
+    for words in ("the lab starts node c", "c starts", "c follows a (term 7)"):
+        page.keyboard.press("n")
+        page.wait_for_selector(f".tl-picked >> text={words}")
+    knot(page, "c", "follower", "follower")
+    assert tab.said == []
+    tab.close()
+
+    fresh = Tab(browser, board.url)
+    fresh.page.goto(link)
+    knot(fresh.page, "c", "down", "killed")
+    fresh.page.wait_for_selector(".timeline-map h2 >> text=The network at")
+    fresh.page.wait_for_selector('.tl-list .picked >> text="the lab kills node c, asked for by the dashboard"')
+    fresh.page.wait_for_timeout(600)
+    assert fresh.page.url == link, "it stays where the link led to"
+    assert fresh.said == []
+    fresh.close()
 
 
 @pytest.mark.parametrize(

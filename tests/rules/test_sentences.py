@@ -1,4 +1,4 @@
-"""Sentences that no screen says any more: of the fifteen that a review of the pages found to be the worst, each one.
+"""Sentences that no screen says any more: the fifteen worst that a review of the pages found, and others of their kind.
 
 They are looked for as templates, for a name or a number in them differs: in every text of the program and of the pages,
 in what an event of any code says, and in what the lab and the timeline say of each fault.
@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from primacy.agent.sentences import links_sentence
 from primacy.dashboard.clicks import SHAPES as CLICKED
 from primacy.dashboard.source import _why
 from primacy.election.events import RECOVERS, Code, Event, sentence
-from primacy.lab.network import SHAPES, shape_text
-from primacy.timeline.lab_faults import lab_faults
+from primacy.lab.network import SHAPES, WAYS, link_text, shape_text
+from primacy.timeline.lab_faults import CUT_BEFORE, lab_faults
 from primacy.timeline.schema import Told
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "primacy"
@@ -37,10 +38,14 @@ SAID = {
     r"\bhalves\b": "Halves",
     r"\bproofs? of two signers": "1 proofs of two signers",
     r"\bsearch the sentences": "Search the sentences",
+    r"\bsets the link of\b": "the lab sets the link of b with c: cut in",
+    r"\blinks cut: \S+ (both|in|out)\b": "a has its links cut: b both, c in",
 }
 """What finds it, and the sentence."""
 NAMES = {"2/3", "halves"}
 """The lab's shapes as a person types them: no sentence is one of them alone."""
+READ = {CUT_BEFORE.pattern}
+"""What is looked for in events that an earlier version has kept."""
 
 
 def refused(text: str) -> list[str]:
@@ -72,7 +77,7 @@ def page_texts() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("was", list(SAID.values()))
-def test_each_of_the_fifteen_is_found_by_its_template(was: str) -> None:
+def test_each_of_them_is_found_by_its_template(was: str) -> None:
     assert refused(was) == [was]
 
 
@@ -80,7 +85,7 @@ def test_no_text_of_the_program_or_of_the_pages_is_one_of_them() -> None:
     texts = [*python_texts(), *page_texts()]
     assert len(texts) > 5_000, "they are read at all"
     assert any(text == "Search in what happened" for _, text in texts), "those of the pages too"
-    assert [(where, text) for where, text in texts if text not in NAMES and refused(text)] == []
+    assert [(where, text) for where, text in texts if text not in NAMES | READ and refused(text)] == []
 
 
 def test_no_event_says_one_of_them() -> None:
@@ -99,6 +104,17 @@ def test_a_division_is_said_in_words(shape: str) -> None:
         assert refused(said) == [], said
         assert shape not in said
     assert fault.text == f"divided: {shape_text(shape)}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_link_that_is_cut_is_said_in_words(way: str) -> None:
+    """Also on the timeline, and by a node of its own links: who reads it sees the link from neither end."""
+    text = f"{link_text('b', 'c', way)}, asked for by the dashboard"
+    [*faults] = lab_faults([Told(5, "", 0, "lab", text)], 9)
+    assert len(faults) == (way != "none")
+    for said in (text, links_sentence("b", {"c": way}), *(fault.text for fault in faults)):
+        assert refused(said) == [], said
+        assert not re.search(rf"\b{way}\b", said), said
 
 
 def test_a_closed_port_is_said_in_the_words_of_the_system() -> None:

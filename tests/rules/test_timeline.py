@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 
 import pytest
 
+from primacy.agent.sentences import links_sentence
 from primacy.lab.lab_server import ACTIONS, MENDED, STORE_BACK
+from primacy.lab.network import link_text
 from primacy.timeline.clocks import SLACK_MS, TICK_MS, Span, clocks_of
 from primacy.timeline.fold import EVENTS_MAX, ROLES, SAID_MS, Facts, timeline_of
 from primacy.timeline.lab_faults import NODE, lab_faults
@@ -378,7 +381,7 @@ def test_faults_of_a_lab_last_until_they_are_mended() -> None:
             "lab",
             "the lab divides the network: the leader is alone, the others are together, asked for by the dashboard",
         ),
-        lab(4_500, "c", "the lab sets the link of c with a: cut both"),
+        lab(4_500, "c", "the lab cuts the link between c and a, asked for by the dashboard"),
         lab(5_000, "b", "the lab thaws node b"),
         lab(6_000, "lab", "the lab mends all links"),
         lab(7_000, "a", "the lab stops node a"),
@@ -388,8 +391,24 @@ def test_faults_of_a_lab_last_until_they_are_mended() -> None:
         (0, 0, 3_000, "killed"),
         (1, 2_000, 5_000, "frozen"),
         (NETWORK, 4_000, 6_000, "divided: the leader is alone, the others are together"),
-        (NETWORK, 4_500, 6_000, "link of c with a cut: both"),
+        (NETWORK, 4_500, 6_000, "link between c and a cut"),
         (0, 7_000, 20_000, "stopped"),
+    ]
+
+
+BEFORE = "the lab sets the link of {} with {}: cut {}"
+"""As labs of before said it: what they kept is read as ever."""
+
+
+@pytest.mark.parametrize("said", [link_text, BEFORE.format])
+def test_a_link_of_a_lab_is_cut_one_way_and_whole_again(said: Callable[[str, str, str], str]) -> None:
+    asked = [(1_000, "b", "c", "in"), (2_000, "c", "b", "out"), (3_000, "c", "b", "both"), (4_000, "b", "c", "none")]
+    events = [lab(at, node, f"{said(node, other, way)}, asked for by ann") for at, node, other, way in asked]
+    found = of([told(0, node, "started") for node in "abc"] + events).faults
+    assert [(row.node, row.from_ms - T, row.to_ms - T, row.text) for row in found] == [
+        (NETWORK, 1_000, 2_000, "link from c to b cut"),
+        (NETWORK, 2_000, 3_000, "link from c to b cut"),
+        (NETWORK, 3_000, 4_000, "link between c and b cut"),
     ]
 
 
@@ -426,16 +445,22 @@ def test_a_restart_ends_with_the_start_of_the_node() -> None:
     assert [(row.from_ms - T, row.to_ms - T) for row in of(events).faults] == [(5_000, 6_200)]
 
 
-def test_links_that_a_node_says_are_cut() -> None:
+def links_before(node: str, links: Mapping[str, str]) -> str:
+    """As agents of before said it: their histories are read as ever."""
+    return f"{node} has its links cut: {', '.join(f'{name} {way}' for name, way in links.items() if way != 'none')}"
+
+
+@pytest.mark.parametrize("said", [links_sentence, links_before])
+def test_links_that_a_node_says_are_cut(said: Callable[[str, Mapping[str, str]], str]) -> None:
     events = [
         *(told(0, node, "started") for node in "abc"),
-        told(1_000, "a", "links", "a has its links cut: b both, c in"),
-        told(2_000, "a", "links", "a has its links cut: c in"),
-        told(3_000, "a", "links", "a has all its links again"),
+        told(1_000, "a", "links", said("a", {"b": "both", "c": "in"})),
+        told(2_000, "a", "links", said("a", {"b": "out", "c": "none"})),
+        told(3_000, "a", "links", links_sentence("a", {"b": "none", "c": "none"})),
     ]
     assert [(row.node, row.from_ms - T, row.to_ms - T, row.cut) for row in of(events).links] == [
         (0, 1_000, 2_000, ((1, "both"), (2, "in"))),
-        (0, 2_000, 3_000, ((2, "in"),)),
+        (0, 2_000, 3_000, ((1, "out"),)),
     ]
 
 

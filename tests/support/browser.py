@@ -26,6 +26,14 @@ FLAGS = (
 LIMIT_MS = 60_000
 """For whatever must come: only a page that is broken makes one wait so long."""
 PAGES = ("overview", "network", "nodes", "timeline", "events", "audit", "drills")
+"""Of every election."""
+BESIDE = ("leases", "slots", "cache")
+"""Offered where there is a store, slots, a cache: their colours tell of those, and not of the election."""
+ALL_PAGES = (*PAGES, *BESIDE)
+MANY = "elections"
+"""Offered by an agent that has several."""
+EMBED = "/embed/status"
+"""The strip for a wall: no page of the menu."""
 
 
 def chromium() -> str | None:

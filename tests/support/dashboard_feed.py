@@ -24,6 +24,7 @@ from primacy.control.client import FoundNode
 from primacy.control.when import instant
 from primacy.dashboard.page_server import Dashboard, DashboardPlan
 from primacy.dashboard.source import now_ms
+from tests.support.dashboard_more import elections, more
 from tests.support.ports import free_port
 
 KEY = "5a" * 32
@@ -126,6 +127,7 @@ class Feed:
     async def _start(self, taken: socket.socket) -> None:
         app = web.Application()
         app.router.add_get("/v1/cluster", self._cluster)
+        app.router.add_get("/v1/elections", self._elections)
         app.router.add_get("/v1/state", self._state)
         app.router.add_get("/v1/events", self._events)
         app.router.add_get("/v1/config", self._config)
@@ -249,6 +251,10 @@ class Feed:
         rows = [self.row(name, of) for name in self.names]
         said = {**head, "seen_from": of, "at": instant(wall_ms()), "nodes": rows, "acting": [self.leader]}
         return web.json_response({**said, "alerts": self.alerts, "members": self.members})
+
+    async def _elections(self, request: web.Request) -> web.Response:
+        acts = self.leader not in self.down | self.frozen
+        return web.json_response(elections(self.names, self.leader, acts=acts, two=bool(self.doubles)))
 
     async def _state(self, request: web.Request) -> web.Response:
         row = self.row(self.names[0], self.names[0])
@@ -410,12 +416,20 @@ class Served:
 
 
 @contextlib.contextmanager
+def served_by_agent(feed: Feed) -> Iterator[Served]:
+    """A dashboard of an agent with several elections."""
+    address = FoundNode("127.0.0.1", feed.port, KEY)
+    with served(feed, nodes=(), agent=lambda: address) as one:
+        yield one
+
+
+@contextlib.contextmanager
 def served(feed: Feed, **changes: Any) -> Iterator[Served]:
     """A dashboard that reads this feed."""
     address = FoundNode("127.0.0.1", feed.port, KEY)
     nodes = () if feed.is_lab else (lambda: address,)
     plan = DashboardPlan(nodes, KEY, lab=address if feed.is_lab else None, address_of=lambda _: address)._replace(
-        **changes
+        **{**more(feed.names), **changes}
     )
     one = Served(plan).start()
     try:

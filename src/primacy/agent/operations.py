@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from primacy.agent.disk_orders import DiskOrders
 from primacy.agent.events import EventSink
 from primacy.agent.peers import Peers
-from primacy.agent.sentences import request_sentence
+from primacy.agent.sentences import links_sentence, request_sentence
 from primacy.agent.state import forget_pause, keep_pause
 from primacy.control import Approve, MonitorSays, NodeStatus, Order, Remove
 from primacy.control.requests import carry_out
@@ -110,8 +110,4 @@ class Operations:
         if self.peers.transport is None:
             return
         self.peers.cut(node, way)
-        cut = ", ".join(f"{name} {way}" for name, way in self.links().items() if way != "none")
-        here = self.peers.node
-        self.events.remark(
-            "links", True, f"{here} has its links cut: {cut}" if cut else f"{here} has all its links again"
-        )
+        self.events.remark("links", True, links_sentence(self.peers.node, self.links()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 
 from primacy.control import Approve, Order, Remove
 from primacy.control.members import difference
@@ -99,3 +100,10 @@ def exit_sentence(code: int) -> str:
         except ValueError:
             return f"by signal {code - 128}"
     return f"with code {code}"
+
+
+def links_sentence(node: str, links: Mapping[str, str]) -> str:
+    """Which of its links are cut by a lab, `in` being what it would hear; `primacy.timeline.fold` reads it."""
+    words = {"both": "with", "in": "from", "out": "to"}
+    cut = ", ".join(f"{words[way]} {name}" for name, way in links.items() if way != "none")
+    return f"{node} has its links cut: {cut}" if cut else f"{node} has all its links again"

@@ -104,7 +104,7 @@ def _lab(do: str, body: Mapping[str, Any], scene: Scene) -> Done:
     if how == "break":
         return Done((_link(a, b, "both"),), f"{a} and {b} do not hear each other any more.")
     if how == "one-way":
-        return Done((_link(a, b, "in"),), f"{b} still hears {a}; {a} does not hear {b} any more.")
+        return Done((_link(a, b, "in"),), f"{b} still hears {a}; {a} no longer hears {b}.")
     if how == "mend":
         return Done((_link(a, b, "none"),), f"{a} and {b} hear each other again.")
     raise UsageError(f"how = {how}: one of break, one-way, mend")

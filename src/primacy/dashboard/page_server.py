@@ -469,7 +469,7 @@ class Dashboard(LoopbackServer):
         self._must_read(request)
         if not self.slots.declared:
             raise UsageError("there are no slots here")
-        return web.json_response(self.slots.page())
+        return web.json_response(await self.slots.page())
 
     async def _slots_counters(self) -> tuple[str, dict[str, int]]:
         """Of the node that leads, where its own API is read here. Raises `NotReached`."""

@@ -20,6 +20,8 @@ PLAIN = ("simple_memory", "timeout_memory", "ticker", "broadcast", "multicast", 
 RATES = {"slots_requests": "requests", "slots_events": "events", "slots_connections": "connections"}
 """Counters of a node, and what they count."""
 OPEN = "slots_open"
+NOT_YET = "not known yet"
+"""No trouble: nobody has looked."""
 
 
 class Declared(NamedTuple):
@@ -68,7 +70,7 @@ class SlotsSeen(NamedTuple):
     """Whose counters these are."""
     open_now: int = 0
     error: str = ""
-    counters_error: str = "not known yet"
+    counters_error: str = NOT_YET
     looked_unix_ms: int = 0
 
 
@@ -115,7 +117,7 @@ def slots_view(declared: Sequence[Declared], seen: SlotsSeen) -> Model:
                 "kind": slot.kind,
                 "known": known,
                 "value": one.value if one.known else "",
-                "why": slot.why_not or (f"not known: {seen.error}" if seen.error else "" if known else "not known yet"),
+                "why": slot.why_not or (f"not known: {seen.error}" if seen.error else "" if known else NOT_YET),
                 "changed_unix_ms": one.changed_unix_ms,
                 "changes": one.changes,
                 "samples": list(one.samples),
@@ -127,7 +129,7 @@ def slots_view(declared: Sequence[Declared], seen: SlotsSeen) -> Model:
         "error": seen.error,
         "node": seen.node,
         "open_now": seen.open_now if not seen.counters_error else None,
-        "counters_error": seen.counters_error,
+        "counters_error": "" if seen.counters_error == NOT_YET else seen.counters_error,
         "looked_unix_ms": seen.looked_unix_ms,
         "rates": [
             {

@@ -12,10 +12,11 @@ from typing import Protocol
 
 from primacy.dashboard.known import Model
 from primacy.dashboard.slots import SLOTS_MAX, Declared, SlotSeen, SlotsSeen, counted, read, slots_view
-from primacy.dashboard.source import now_ms, wall_ms
+from primacy.dashboard.source import Pulse, now_ms, wall_ms
 from primacy.errors import PrimacyError
 
 LOOK_S = 1.0
+FIRST_S = 1.0
 ASKED_MS = 4_000
 """After this time without a browser that asks, the connection is closed."""
 
@@ -47,6 +48,7 @@ class SlotsReader:
         self.seen = SlotsSeen()
         self._asked_ms = 0
         self._reading: asyncio.Task[None] | None = None
+        self._looked = Pulse()
 
     async def close(self) -> None:
         if self._reading is not None:
@@ -54,11 +56,13 @@ class SlotsReader:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reading
 
-    def page(self) -> Model:
-        """How they stand. To ask has them read for a while."""
+    async def page(self) -> Model:
+        """How they stand. To ask has them read for a while; the first answer waits for the first look, for a moment."""
         self._asked_ms = now_ms()
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
+        if not self.seen.looked_unix_ms and not self.seen.error:
+            await self._looked.within(FIRST_S, self._looked.count)
         return slots_view(self.declared, self.seen)
 
     async def _read(self) -> None:
@@ -67,6 +71,7 @@ class SlotsReader:
             while now_ms() - self._asked_ms < ASKED_MS:
                 await self._values(self.port)
                 await self._counters()
+                self._looked.send()
                 await asyncio.sleep(LOOK_S)
         finally:
             await self.port.hang_up()

@@ -20,7 +20,7 @@ from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_ev
 from primacy.control.members import only
 from primacy.errors import UsageError
 from primacy.lab.cluster import Lab
-from primacy.lab.network import shape_text
+from primacy.lab.network import link_text, shape_text
 from primacy.lab.tail import Tail, merged
 
 FRESH_S = 0.05
@@ -147,7 +147,7 @@ class LabServer(LoopbackServer):
         body = await body_of(request)
         only(body, "node", "with", "cut", "for_ms")
         node, other, way = (_text(body, name) for name in ("node", "with", "cut"))
-        text = f"the lab sets the link of {node} with {other}: cut {way}"
+        text = link_text(node, other, way)
         return await self._do(request, _of_links(lambda lab: lab.cut(node, other, way), text, body, node))
 
     async def _partition(self, request: web.Request) -> web.Response:

@@ -35,8 +35,7 @@ class LabNetwork:
                 raise UsageError(f"node = {name[:40]}: no node of this lab; there are {', '.join(self.names)}")
         if node == other:
             raise UsageError(f"node {node} has no link with itself; name two nodes")
-        if way not in WAYS:
-            raise UsageError(f"cut = {way[:40]}: one of {', '.join(WAYS)}")
+        link_text(node, other, way)
         streets = {(node, other): way in ("out", "both"), (other, node): way in ("in", "both")}
         closed = {street for street, is_cut in streets.items() if is_cut}
         self.cut = (self.cut - streets.keys()) | closed
@@ -73,6 +72,16 @@ def shape_text(shape: str) -> str:
     if shape not in SHAPES:
         raise UsageError(f"shape = {shape[:40]}: one of {', '.join(SHAPES)}")
     return SHAPES[shape]
+
+
+def link_text(node: str, other: str, way: str) -> str:
+    """What a lab does that sets the link so, in words: who reads it sees it from neither end."""
+    if way not in WAYS:
+        raise UsageError(f"cut = {way[:40]}: one of {', '.join(WAYS)}")
+    if way in ("none", "both"):
+        return f"the lab {'mends' if way == 'none' else 'cuts'} the link between {node} and {other}"
+    sender, receiver = (other, node) if way == "in" else (node, other)
+    return f"the lab cuts the link from {sender} to {receiver}, one way"
 
 
 def islands_of(shape: str, names: Sequence[str], leader: str) -> list[list[str]]:

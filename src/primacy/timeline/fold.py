@@ -76,7 +76,10 @@ KEEPS = ("paused", "down", "recovering")
 LOSSES = frozenset(code for code, role in ROLES.items() if role == "follower") - {"follows", "recovered"}
 RUN = re.compile(r"run (\d+)")
 RELEASE = re.compile(r" takes the release by (.+) \(term \d+\)")
-CUT = re.compile(r"(\S+) (both|in|out)(?:,|$)")
+CUT = re.compile(r"(with|from|to) ([^\s,]+)(?:,|$)")
+CUT_BEFORE = re.compile(r"(\S+) (both|in|out)(?:,|$)")
+"""As agents of before said it."""
+WAYS = {"with": "both", "from": "in", "to": "out"}
 RUNNING, STOPPING, GONE, STARTED = "running", "stopping", "gone", "started"
 LINKS, GUARD_LOST, RELEASED = "links", "guard-lost", "release-applied"
 Holds = dict[tuple[str, int], list[tuple[int, int]]]
@@ -350,7 +353,8 @@ def _links(events: Sequence[Told], place: Mapping[str, int], end_ms: int) -> lis
         if before is not None and one.at_unix_ms > before.from_ms:
             found.append(before._replace(to_ms=one.at_unix_ms))
         _, _, said = one.text.partition(" has its links cut: ")
-        cut = tuple((place[name], way) for name, way in CUT.findall(said) if name in place)
+        ways = [(name, WAYS[way]) for way, name in CUT.findall(said)] or CUT_BEFORE.findall(said)
+        cut = tuple((place[name], way) for name, way in ways if name in place)
         if cut:
             current[one.node] = Link(place[one.node], one.at_unix_ms, one.at_unix_ms, cut)
     return found

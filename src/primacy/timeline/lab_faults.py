@@ -14,7 +14,10 @@ from primacy.timeline.schema import Told
 
 LAB = "lab"
 NODE = re.compile(r"the lab (starts|stops|restarts|kills|freezes|thaws|kills the command of) node (\S+)")
-CUT = re.compile(r"the lab sets the link of (\S+) with (\S+): cut (both|in|out|none)")
+CUT = re.compile(r"the lab cuts the link (between|from) ([^\s,]+) (?:and|to) ([^\s,]+)")
+MEND_LINK = re.compile(r"the lab mends the link between ([^\s,]+) and ([^\s,]+)")
+CUT_BEFORE = re.compile(r"the lab sets the link of (\S+) with (\S+): cut (both|in|out|none)")
+"""As labs of before said it: their events are read as ever."""
 DIVIDE = re.compile(r"the lab divides the network: (.*?)(?:, asked for by .*)?$")
 MEND = "the lab mends all links"
 STORE_AWAY, STORE_BACK = "the lab keeps the store from all nodes", "the lab gives the store back"
@@ -56,12 +59,11 @@ def lab_faults(events: Sequence[Told], end_ms: int) -> list[LabFault]:
                 found.append(LabFault(node, one.at_unix_ms, one.at_unix_ms, "command killed", "command killed"))
             else:
                 close(f"{'down' if verb == 'starts' else 'frozen'} {node}", one.at_unix_ms)
-        elif (match := CUT.match(one.text)) is not None:
-            pair = " with ".join(sorted((match[1], match[2])))
-            if match[3] == "none":
-                close(f"link {pair}", one.at_unix_ms)
+        elif (link := _link(one.text)) is not None:
+            if link.what:
+                begin(link.key, one, "", link.what)
             else:
-                begin(f"link {pair}", one, "", f"link of {match[1]} with {match[2]} cut: {match[3]}")
+                close(link.key, one.at_unix_ms)
         elif (match := DIVIDE.match(one.text)) is not None:
             begin("divided", one, "", f"divided: {match[1]}")
         elif one.text.startswith(STORE_AWAY):
@@ -76,6 +78,30 @@ def lab_faults(events: Sequence[Told], end_ms: int) -> list[LabFault]:
     for key in tuple(lasting):
         close(key, max(end_ms, lasting[key][0]))
     return sorted(found, key=lambda fault: (fault.from_ms, fault.node))
+
+
+class _Link(NamedTuple):
+    """What became of one link."""
+
+    key: str
+    what: str
+    """Empty: it is whole again."""
+
+
+def _link(text: str) -> _Link | None:
+    how, one, other = "", "", ""
+    if (match := CUT.match(text)) is not None:
+        how, one, other = match.groups()
+    elif (match := MEND_LINK.match(text)) is not None:
+        one, other = match.groups()
+    elif (match := CUT_BEFORE.match(text)) is not None:
+        way = match[3]
+        one, other = (match[2], match[1]) if way == "in" else (match[1], match[2])
+        how = {"both": "between", "none": ""}.get(way, "from")
+    else:
+        return None
+    what = f"link {how} {one} {'and' if how == 'between' else 'to'} {other} cut" if how else ""
+    return _Link("link " + " with ".join(sorted((one, other))), what)
 
 
 def restarted(fault: LabFault, started_ms: Sequence[int]) -> LabFault:

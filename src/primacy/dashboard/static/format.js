@@ -14,6 +14,12 @@ export const timeMs = (unixMs) => `${clock.format(unixMs)}.${String(Math.floor(u
 export const date = (unixMs) => day.format(unixMs);
 // A moment that somebody may copy into a report: with its date and its zone.
 export const moment = (unixMs) => `${day.format(unixMs)} ${clock.format(unixMs)} ${zone()}`;
+// Where a line is short: without the day while it is today, and with the year if it is another one.
+export function shortly(unixMs, nowMs, ofDay = time) {
+  if (day.format(unixMs) === day.format(nowMs)) return ofDay(unixMs);
+  const sameYear = new Date(unixMs).getFullYear() === new Date(nowMs).getFullYear();
+  return `${(sameYear ? shortDay : day).format(unixMs)} ${ofDay(unixMs)}`;
+}
 export const dayTimeMs = (unixMs) => `${shortDay.format(unixMs)} ${timeMs(unixMs)}`;
 
 export function span(milliseconds) {

@@ -2,7 +2,7 @@
 
 import { to } from "./address.js";
 import { attr, h, show, text } from "./dom.js";
-import { span, time } from "./format.js";
+import { moment, shortly, span } from "./format.js";
 
 const MARKS = { ok: "●", warn: "▲", bad: "✖", unknown: "?", stale: "…" };
 
@@ -57,8 +57,9 @@ export function strip(store, { links = true } = {}) {
     const last = it.change;
     show(change, !it.of_many);
     show(margin, Boolean(it.margin.text));
-    text(change, last ? `last change ${time(last.at_unix_ms)}: ${last.text}${last.gap ? `; ${last.gap}` : ""}` : "no change was seen yet");
-    attr(change, "title", change.textContent);
+    const changed = (when) => (last ? `last change ${when(last.at_unix_ms, store.now())}: ${last.text}${last.gap ? `; ${last.gap}` : ""}` : "no change was seen yet");
+    text(change, changed(shortly));
+    attr(change, "title", changed(moment));
     link(change, last ? to("events", { from: last.at_unix_ms - 5000, to: last.at_unix_ms + 10000 }) : to("events"));
   }
 

@@ -22,7 +22,7 @@ function build({ store, actions }) {
   const grid = h("table", { class: "grid" }, h("thead", {}, head), body);
   const legend = h("div", { class: "cache-legend" }, LEGEND.map(([state, sign, word]) => h("span", {}, h("i", { class: "cell-mark", data: { state }, "aria-hidden": "true" }, sign), word)));
   const keysCard = h("section", { class: "card flush", "aria-label": "Keys by peers" }, h("div", { class: "grid-scroll", tabindex: "0", role: "group", "aria-label": "Keys by peers, to scroll" }, grid));
-  const root = h("div", { class: "cache-page" },
+  const root = h("div", { class: "cache-page waiting" }, // nothing is seen to move when the rows get their height
     h("section", { class: "card", "aria-label": "Peers" }, h("div", { class: "scroll" }, peerTable)),
     h("div", { class: "card filters" }, h("div", { class: "field" }, h("label", { for: "cache-search" }, "Keys that begin with"), search), all),
     sum, legend, keysCard);
@@ -123,12 +123,16 @@ function build({ store, actions }) {
       if (answer.ok && !closed && prefix === search.value) { found = said; draw(); }
     } catch { /* the server is gone; the banner says so */ }
     asking = false;
+    root.classList.remove("waiting");
   }
 
   return {
     root,
     update() { draw(); },
-    tick(now) { if (now - asked > EVERY_MS) { asked = now; look(); } },
+    tick(now) {
+      if (now - asked > EVERY_MS) { asked = now; look(); }
+      if (!store.connected) root.classList.remove("waiting");
+    },
     close() { closed = true; },
   };
 }

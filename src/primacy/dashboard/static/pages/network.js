@@ -3,7 +3,7 @@
 import { QUESTIONS } from "../actions.js";
 import { here, keep } from "../address.js";
 import { attr, h, keyed, replace, s, show, text } from "../dom.js";
-import { ms, number, timeMs } from "../format.js";
+import { moment, ms, number, shortly, timeMs } from "../format.js";
 import { drawing, linkWord } from "../map.js";
 import { shortNames } from "../names.js";
 import { chip, facts, nodeLink } from "../parts.js";
@@ -205,7 +205,7 @@ function feed(store, actions) {
       const rows = [];
       for (let at = store.events.length - 1; at >= 0 && rows.length < 4 * FEED; at -= 1) if (!DULL.includes(store.events[at].code)) rows.push(store.events[at]);
       rows.sort((one, other) => other.at - one.at);
-      replace(list, rows.slice(0, FEED).map((row) => h("li", {}, h("time", {}, timeMs(row.at)), h("span", {}, !row.text.startsWith(`${row.node} `) && row.code !== "lab" && h("b", {}, `${row.node}: `), row.text))));
+      replace(list, rows.slice(0, FEED).map((row) => h("li", {}, h("time", { title: moment(row.at) }, shortly(row.at, store.now(), timeMs)), h("span", {}, !row.text.startsWith(`${row.node} `) && row.code !== "lab" && h("b", {}, `${row.node}: `), row.text))));
     },
   };
 }

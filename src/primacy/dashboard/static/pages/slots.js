@@ -36,7 +36,8 @@ function build({ store }) {
   const rates = h("div", { class: "rates" }), error = h("p", { class: "mark-differs", hidden: true }), sum = h("p", { class: "quiet", role: "status" });
   const body = h("tbody");
   const table = h("table", { class: "table slots" }, h("thead", {}, h("tr", {}, ["Slot", "Kind", "Value", "Last minute", "Changed"].map((name) => h("th", { scope: "col", class: name === "Kind" ? "wide-only" : null }, name)))), body);
-  const root = h("div", { class: "slots-page" }, h("section", { class: "card", "aria-label": "What clients do" }, rates), error,
+  const root = h("div", { class: "slots-page waiting" }, // nothing is seen to move when the rows get their height
+    h("section", { class: "card", "aria-label": "What clients do" }, rates), error,
     h("div", { class: "card filters" }, h("div", { class: "field" }, h("label", { for: "slot-search" }, "Search"), search)), sum, h("div", { class: "card flush" }, table));
   let found = null, asked = -EVERY_MS, asking = false, closed = false;
 
@@ -89,7 +90,16 @@ function build({ store }) {
       if (answer.ok && !closed) { found = said; draw(); }
     } catch { /* the server is gone; the banner says so */ }
     asking = false;
+    root.classList.remove("waiting");
   }
 
-  return { root, update() { draw(); }, tick(now) { if (now - asked > EVERY_MS) { asked = now; look(); } }, close() { closed = true; } };
+  return {
+    root,
+    update() { draw(); },
+    tick(now) {
+      if (now - asked > EVERY_MS) { asked = now; look(); }
+      if (!store.connected) root.classList.remove("waiting");
+    },
+    close() { closed = true; },
+  };
 }
