@@ -74,7 +74,7 @@ class Shell:
         self.folder = folder
         own = {name: folder / name for name in ("home", "tmp", "state")}
         for place in own.values():
-            place.mkdir(exist_ok=True)
+            place.mkdir(0o700, exist_ok=True)
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PRIMACY_", "PYTEST_"))}
         places = {"HOME": str(own["home"]), "TMPDIR": str(own["tmp"]), "PRIMACY_STATE_DIR": str(own["state"])}
@@ -118,6 +118,12 @@ class Shell:
         self.logs.append(log)
         return process
 
+    def stop(self, of: str) -> None:
+        """The one in the background whose command has this in it; in order."""
+        (process,) = (one for one in self.started if of in str(one.args) and one.poll() is None)
+        process.send_signal(signal.SIGTERM)
+        process.wait(KEPT_S)
+
     def told(self) -> str:
         """What those in the background said, for the reader of a failure."""
         return "".join(f"\n--- {log.name}\n{log.read_text()[-2_000:]}" for log in self.logs)
@@ -133,3 +139,27 @@ class Shell:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+class Lines:
+    """The command lines of one block. Each is taken once, so that one that comes new is noticed."""
+
+    def __init__(self, where: str, text: str) -> None:
+        self.where = where
+        joined = re.sub(r"\\\n *", "", text)
+        found = [re.sub(r"(^|\s{2,})#.*$", "", line.removeprefix("$ ")).strip() for line in joined.splitlines()]
+        self.left = [line for line in found if line]
+
+    def take(self, begin: str) -> str:
+        """The first one that begins so."""
+        for place, line in enumerate(self.left):
+            if line.startswith(begin):
+                return self.left.pop(place)
+        raise AssertionError(f"{self.where} has no {begin!r} any more: {self.left}")
+
+    def leave(self, begin: str, why: str) -> None:
+        """One that is not run here, and why."""
+        self.take(begin)
+
+    def all_taken(self) -> None:
+        assert not self.left, f"{self.where}: nobody runs {self.left}"
