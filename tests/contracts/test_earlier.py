@@ -75,7 +75,7 @@ def test_a_lab_of_an_earlier_version_is_shown(earlier_node: FoundNode) -> None:
     text = "\n".join(lab_lines(ask(earlier_node, "/v1/lab")))
     assert "c     running  candidate   nobody  1     stopped  -" in text
     assert "node a waits for answers from memory" in text
-    assert "0 stale refused, 1 double signatures" in text
+    assert "0 stale refused, 1 double signature" in text
     assert "DOUBLE SIGNATURE: height 12 has two signers: a and b" in text
 
 

@@ -339,6 +339,10 @@ def test_every_field_of_the_times_can_be_overridden() -> None:
             ("at least two nodes",),
         ),
         (
+            {"election": {"store": {"url": "redis://h", "durability": "durable"}}},
+            ("election.store.durability = durable: is called strict now",),
+        ),
+        (
             {"election": {"store": {"url": "redis://h", "durability": "advisory"}}},
             ("election.store.durability = advisory: two nodes can hold", "postgresql://host/db"),
         ),

@@ -1,5 +1,6 @@
 """Every block and every command line of every page is looked at, also those that no test runs: the program would take
-the command, the file is one of settings, the Python can be read. A kind of block that nobody looks at is refused."""
+the command, the file is one of settings, the Python can be read. A kind of block that nobody looks at is refused, and
+so is a program or a command that neither a test runs nor `NOT_RUN` excuses."""
 
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ from tests.support.page_blocks import (
     refuse,
     simple_commands,
 )
+from tests.support.page_scenes import SCENES
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -47,6 +49,8 @@ OTHERS = {
     *("kubectl", "mkdir", "nft", "sed", "sleep", "sort", "tail", "uniq", "wait", "wc"),
 }
 """Programs that are not ours, and words of the shell: what they are given is not looked at."""
+TASKS = sorted(page.stem for page in (ROOT / "docs/tasks").glob("*.md"))
+MEASURED = ("lease", "slots", "manager", "cache", "containment")
 MAKEFILE = (ROOT / "Makefile").read_text()
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 WRITTEN = {page: [name for name, _ in FILE.findall(page.read_text())] for page in PAGES}
@@ -61,6 +65,62 @@ SHOWN = {
 }
 """Indented blocks that are neither commands of a shell nor settings, by how they begin. What they say is looked at
 elsewhere, or is a picture. ARCHITECTURE.md has pictures only."""
+
+
+RUN_BY_MARK = {
+    "CONTRIBUTING.md": "test_contributing.py",
+    "README.md": "test_docs.py",
+    **dict.fromkeys(
+        ("docs/cron.md", "docs/fencing.md", "docs/library.md", "docs/schedulers.md"), "test_docs_library.py"
+    ),
+    "docs/cache.md": "test_docs_cache.py",
+    **{f"docs/tasks/{name}.md": "test_tasks.py" for name in TASKS},
+}
+"""Pages whose blocks with a mark (runnable, file) are run, and the test that does it."""
+MARK = re.compile(r" *<!-- (runnable(: \w+)?|file: \S+) -->")
+RUN_ELSEWHERE = {("README.md", "$ primacy lab kill c"): "test_readme_lab.py"}
+PART = "a part of a program: names that stand for the reader's own"
+DOCKER = "needs Docker's image and a registry's names; tests/processes/test_containers.py runs the like"
+BENCH = "minutes of measuring"
+NOT_RUN = {
+    ("README.md", "$ make demo"): "makes environments, and waits for keys; tests/processes/test_demo.py",
+    ("CONTRIBUTING.md", "make setup"): "the tests themselves",
+    ("CONTRIBUTING.md", "make release"): "tests/docs/test_release.py builds one",
+    ("docs/behaviour.md", "git worktree add"): "another version of this checkout; a test replays a recorded one",
+    ("docs/behaviour.md", ".venv/bin/python -m tests.behaviour replay"): "likewise",
+    ("docs/cache.md", "primacy cache serve --source"): "the ports of the default; docs/tasks/cache-paid-api.md is run",
+    ("docs/cache.md", "primacy keygen secret"): "three machines; docs/tasks/cache-paid-api.md is run",
+    ("docs/cache.md", "@primacy.cached("): PART,
+    ("docs/cache.md", "async with primacy.cache.Client("): PART,
+    ("docs/cluster.md", "from primacy.agent.cluster import"): PART,
+    ("docs/containers.md", "make wheel"): DOCKER,
+    ("docs/containers.md", "docker run"): DOCKER,
+    (
+        "docs/cron.md",
+        "primacy run -- celery",
+    ): "programs of others; tests/docs/test_examples.py runs Celery's beat",
+    ("docs/cron.md", "@primacy.singleton("): PART,
+    ("docs/dashboard.md", "primacy dashboard    "): "opens a browser; tests/processes/test_dashboard_command.py",
+    ("docs/dashboard.md", "primacy dashboard --store"): "likewise",
+    ("docs/fencing.md", "from primacy.fence import sql"): PART,
+    ("docs/fencing.md", "from primacy.fence.http import"): PART,
+    ("docs/kubernetes.md", "primacy keygen"): "needs kubectl and a cluster",
+    ("docs/library.md", "async with primacy.Renewer("): PART,
+    ("docs/library.md", "@primacy.singleton("): PART,
+    ("docs/operate.md", "primacy rejoin"): "what is left of a change of the store: tests/processes/test_changes.py",
+    ("docs/operate.md", "nft add rule"): "changes the firewall of this machine, as root",
+    ("docs/run.md", "nft add rule"): "likewise",
+    ("docs/run.md", "primacy run [options]"): "the usage, in words",
+    ("docs/scale.md", ".venv/bin/python -m bench"): BENCH,
+    ("docs/schedulers.md", "app = Celery("): PART,
+    ("docs/schedulers.md", "INSTALLED_APPS"): PART,
+    ("docs/schedulers.md", "from primacy.contrib.django"): PART,
+    ("docs/slots.md", "async with primacy.slots.Client("): PART,
+    ("docs/speed.md", "make bench"): BENCH,
+    **{("docs/speed.md", f".venv/bin/python -m bench.{name}"): BENCH for name in MEASURED},
+}
+"""Programs and commands that are looked at only, by how they begin, and why."""
+PROGRAMS = ("console", "python", "sh")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -246,6 +306,47 @@ def test_what_is_only_shown_is_still_there() -> None:
     for name, begins in SHOWN.items():
         for begin in begins:
             assert any(one.text.startswith(begin) for one in blocks(ROOT / name) if not one.fenced), (name, begin)
+
+
+def marked(block: Block) -> bool:
+    lines = block.page.read_text().splitlines()
+    return block.fenced and block.number >= 3 and MARK.fullmatch(lines[block.number - 3]) is not None
+
+
+def who_runs(block: Block) -> list[str]:
+    """All that claim it: tests, or the reason why none does."""
+    name = str(block.page.relative_to(ROOT))
+    found = [RUN_BY_MARK[name]] if marked(block) else []
+    found += [scene.name for scene in SCENES for page, begin in scene.blocks if page == name and begins(block, begin)]
+    for listed in (RUN_ELSEWHERE, NOT_RUN):
+        found += [why for (page, begin), why in listed.items() if page == name and begins(block, begin)]
+    return found
+
+
+def begins(block: Block, begin: str) -> bool:
+    return block.text.startswith(begin)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[block.where for block in BLOCKS])
+def test_a_program_or_a_command_is_run_or_excused(block: Block) -> None:
+    if block.language in PROGRAMS or (not block.fenced and is_of_commands(block)):
+        found = who_runs(block)
+        assert len(found) == 1, f"{block.where}: {found or 'nobody runs it: a mark, a scene, or a reason in NOT_RUN'}"
+
+
+def test_every_excuse_and_every_scene_has_its_block() -> None:
+    listed = [*RUN_ELSEWHERE, *NOT_RUN, *(each for scene in SCENES for each in scene.blocks)]
+    for page, begin in listed:
+        assert [each for each in blocks(ROOT / page) if begins(each, begin)], (page, begin)
+    for test in {*RUN_BY_MARK.values(), *RUN_ELSEWHERE.values()}:
+        assert (Path(__file__).parent / test).exists(), test
+
+
+def test_most_programs_are_run() -> None:
+    those = [one for one in BLOCKS if one.language in PROGRAMS or (not one.fenced and is_of_commands(one))]
+    run = [one for one in those if set(who_runs(one)).isdisjoint(NOT_RUN.values())]
+    assert len(run) > 60
+    assert len(NOT_RUN) < 40
 
 
 def test_what_is_wrong_in_a_block_is_noticed(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_signers_one_after_the_other_then_a_stale_one_then_two_at_once(served: S
         second.communicate()
     code, out = served.end()
     assert code == 1
-    assert "1 double signatures" in out
+    assert "1 double signature" in out
     assert "DOUBLE SIGNATURE: n100" in out
 
 

@@ -77,6 +77,11 @@ def strip(signatures: list[dict[str, Any]], interval_ms: int, width: int) -> str
 def counted(n: dict[str, int]) -> str:
     """The counters of a chain, in one sentence."""
     return (
-        f"{n['signatures']:,} signatures, {n['handovers']} handovers, longest gap {n['longest_gap_ms']:,} ms, "
-        f"{n['stale']} stale refused, {n['double_signatures']} double signatures"
+        f"{_many(n['signatures'], 'signature')}, {_many(n['handovers'], 'handover')}, "
+        f"longest gap {n['longest_gap_ms']:,} ms, {n['stale']} stale refused, "
+        f"{_many(n['double_signatures'], 'double signature')}"
     )
+
+
+def _many(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"

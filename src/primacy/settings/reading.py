@@ -109,6 +109,8 @@ class TreeReader:
         wrong = ""
         if any(not c.isprintable() for c in text):
             wrong = "holds a control character"
+        elif renamed := dict(rule.earlier).get(text):
+            wrong = f"is called {renamed} now"
         elif rule.choices and text not in rule.choices:
             near = _nearest(text, rule.choices)
             wrong = f"must be one of {', '.join(rule.choices)}" + (f"; is `{near}` meant?" if near else "")

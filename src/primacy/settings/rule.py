@@ -12,6 +12,8 @@ class Rule(NamedTuple):
 
     text: str
     choices: tuple[str, ...] = ()
+    earlier: tuple[tuple[str, str], ...] = ()
+    """Choices of before, each with what it is called now."""
     least: int | None = None
     most: int | None = None
     pattern: str = ""

@@ -104,8 +104,9 @@ class Store:
         choices=("named", "watched"),
     )
     durability: str = setting(
-        "durable",
-        "Redis. `durable`: the server must keep what it has answered, or nothing is held on it. `advisory`: it need "
+        "strict",
+        "Redis. `strict`: the server must keep what it has answered, or nothing is held on it. `advisory`: it need "
         "not, and two may hold the lease at once; only the library takes that (`?durability=advisory`), no node does.",
-        choices=("durable", "advisory"),
+        choices=("strict", "advisory"),
+        earlier=(("durable", "strict"),),
     )

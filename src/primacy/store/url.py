@@ -194,9 +194,11 @@ def _redis(url: str, table: str, limit_ms: int, create: bool) -> LeaseStore:
         raise UsageError(
             "an address of Redis is redis://user:password@host:port/0: one server, and its database's number"
         )
-    durability = found.options.pop(DURABILITY, "durable")
-    if durability not in ("durable", "advisory"):
-        raise UsageError(f"?{DURABILITY}={durability[:20]} is neither durable nor advisory")
+    durability = found.options.pop(DURABILITY, "strict")
+    if durability == "durable":
+        raise UsageError(f"?{DURABILITY}=durable is called strict now")
+    if durability not in ("strict", "advisory"):
+        raise UsageError(f"?{DURABILITY}={durability[:20]} is neither strict nor advisory")
     if found.options and scheme == "redis":
         raise UsageError(
             f"?{next(iter(found.options))}= is unknown here; there is {DURABILITY}; rediss:// has ca, cert, key"
