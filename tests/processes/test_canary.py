@@ -314,7 +314,7 @@ def test_nothing_that_sounds_like_safety_is_asserted_where_the_canary_would_excu
     assert found == []
 
 
-def test_that_nothing_lives_is_said_by_safe_in_every_test_of_real_processes() -> None:
+def test_that_nothing_of_a_command_is_left_is_said_by_safe() -> None:
     folders = (ROOT / "tests" / "processes", ROOT / "tests" / "support")
     found = [
         f"{path.name}:{node.lineno}: {text}"
