@@ -160,6 +160,7 @@ bench: setup peers ## speed, as ratios: the simulator, then failover and idlenes
 	@$(call debian,redis-server,command -v redis-server)
 	@$(BIN)/python -m bench.slots
 	@$(BIN)/python -m bench.manager
+	@$(BIN)/python -m bench.elections
 	@$(BIN)/python -m bench.cache
 
 lock: ## renew the requirements from pyproject.toml (needs uv; names no registry)

@@ -78,12 +78,14 @@ class Agents:
         profile: str = "lan",
         names: str = "abc",
         module: str = "primacy.cli.main",
+        ways: tuple[str, ...] = (),
         **more: Any,
     ) -> None:
-        """`module`: what an agent is started with. `more`: other sections of the file."""
+        """`module`: what an agent is started with. `ways`: what all commands are like. `more`: sections of the file."""
         self.folder = folder
         self.profile = profile
         self.module = module
+        self.ways = ways
         self.more = more
         self.names = tuple(names)
         folder.chmod(0o755)
@@ -119,7 +121,7 @@ class Agents:
         path = self.folder / f"stamps-{election}"
         if not path.exists():
             stamp.make_file(str(path))
-        return [interpreter(), "-I", "-S", stamp.__file__, str(path), f"for={LASTS_S}", *ways]
+        return [interpreter(), "-I", "-S", stamp.__file__, str(path), f"for={LASTS_S}", *self.ways, *ways]
 
     # --- agents -------------------------------------------------------------------------------------------------------
 
@@ -140,7 +142,7 @@ class Agents:
         alive = [one for one in self.stamps(election) if stamp.now_ns() - one.last_ns < FRESH_NS]
         return alive[-1] if alive else None
 
-    def all_run(self, *names: str, other: str = "") -> dict[str, stamp.Stamp]:
+    def all_run(self, *names: str, other: str = "", within_s: float = WITHIN_S) -> dict[str, stamp.Stamp]:
         """Until the command of each of these was seen running, and not on the node `other`.
 
         Not all at one instant: on a machine that stalls, one of many may just be changing its node.
@@ -154,7 +156,7 @@ class Agents:
                     found[name] = one
             return found if len(found) == len(names) else {}
 
-        return wait_until(look, f"all of {', '.join(names)}", WITHIN_S, 0.05, self.told)
+        return wait_until(look, f"all of {', '.join(names)}", within_s, 0.05, self.told)
 
     def move(self, election: str, to: str) -> None:
         """Until it runs there. Asked again while it does not: a node that has just come up is handed nothing."""

@@ -1,7 +1,7 @@
 """A command that says when it lived: every millisecond it stamps CLOCK_BOOTTIME into a mapped file.
 
     python -I -S stamp.py FILE [ignore-term] [block-term] [escape] [escape-heavy] [forking] [hopping] [heavy]
-        [exit=CODE,MS] [usr1=CODE] [for=S] [@WAYS]
+        [exit=CODE,MS] [usr1=CODE] [for=S] [every=MS] [@WAYS]
 
 Every process takes a slot of its own in the file (made beforehand by `make_file`) and notes the node, token and run of
 its environment, the first and the last instant at which it was alive, and what it is: the command itself, a grandchild
@@ -10,7 +10,8 @@ outlives whatever kills the process, so that it is judged afterwards, from outsi
 number, which all of its tree stamp: two starts are two, also under one node, one token and one run.
 A `heavy` one has much memory, which the kernel takes back page by page before the process counts as gone; so has the
 grandchild of `escape-heavy`. It lives for 20 seconds, or as long as `for` says, or until SIGUSR1 ends it with the code
-of `usr1`. `@WAYS` is a file with further words: what the next start is to be like.
+of `usr1`. Where many share a machine, each may stamp less often (`every`). `@WAYS` is a file with further words: what
+the next start is to be like.
 """
 
 from __future__ import annotations
@@ -155,10 +156,10 @@ class Slot:
         self.words[self.last] = now_ns()
 
 
-def live(slot: Slot, until_ns: int) -> None:
+def live(slot: Slot, until_ns: int, every_s: float = TICK_S) -> None:
     while now_ns() < until_ns:
         slot.stamp()
-        time.sleep(TICK_S)
+        time.sleep(every_s)
     slot.stamp()
 
 
@@ -226,6 +227,7 @@ def main(path: str, *ways: str) -> int:
             grow(path, until_ns)
             os._exit(0)
     ballast = heavy() if "heavy" in ways else None
+    every_s = [int(way.removeprefix("every=")) / 1_000 for way in ways if way.startswith("every=")]
     code = 0
     for way in ways:
         if way.startswith("usr1="):
@@ -233,7 +235,7 @@ def main(path: str, *ways: str) -> int:
         if way.startswith("exit="):
             code, after_ms = map(int, way.removeprefix("exit=").split(","))
             until_ns = now_ns() + after_ms * 1_000_000
-    live(Slot(path, COMMAND), until_ns)
+    live(Slot(path, COMMAND), until_ns, [TICK_S, *every_s][-1])
     del ballast
     return code
 
