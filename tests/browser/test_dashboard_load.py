@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.browser import Tab, real_browser
+from tests.support.canary import Canary, note
 from tests.support.dashboard_feed import Feed, served
-from tests.support.dashboard_load import EVENTS_PER_S, flat, grows, run, slope
+from tests.support.dashboard_load import (
+    EVENTS_PER_S,
+    Pouring,
+    Quick,
+    crowd,
+    flat,
+    grows,
+    judged,
+    playing,
+    quickness,
+    run,
+    slope,
+)
 
 pytestmark = pytest.mark.alone(order=180)
 
@@ -49,6 +62,27 @@ def test_twenty_nodes_and_two_hundred_events_a_second(browser: Browser) -> None:
         assert load.events >= 0.8 * load.seconds * EVENTS_PER_S, "the load was not as heavy as it should be"
     print(cost)
     assert cost.each_more_mill < 100, "a tenth of a processor for every browser would be a fault"
+
+
+def test_long_names_and_a_day_of_history_are_drawn_in_time(browser: Browser) -> None:
+    """Twenty nodes, 200 events a second: what comes now, and what a burst of the day is when it is played."""
+    with crowd() as feed, served(feed) as board:
+        quickness(browser, board, "overview")  # the first one has the server read the file and the nodes
+        pouring = Pouring(feed)
+        found = [quickness(browser, board, name) for name in ("network", "events", "timeline")]
+        pouring.end()
+        found.append(playing(browser, board, feed, "1"))
+    for quick, _ in found:
+        note(quick.sentence())
+    for quick, canary in found:
+        judged(quick, canary)
+
+
+def test_a_goal_that_was_missed_beside_a_canary_on_time_fails() -> None:
+    judged(Quick("events", 900, 49, 17), Canary(100))
+    for missed in (Quick("events", 900, 51, 17), Quick("events", 1_001, 49, 17)):
+        with pytest.raises(AssertionError, match="is the goal"):
+            judged(missed, Canary(100))
 
 
 @pytest.mark.parametrize("leak", LEAKS)

@@ -16,7 +16,7 @@ from tests.support.browser import ALL_PAGES, EMBED, MANY, Tab, real_browser
 from tests.support.canary import Canary
 from tests.support.dashboard_feed import Feed, Served, served, served_by_agent
 
-pytestmark = pytest.mark.beside(order=143)
+pytestmark = pytest.mark.beside(order=153)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -11,7 +11,7 @@ from tests.browser.test_timeline_browser import drawn, told, until_address
 from tests.support.browser import Tab, real_browser
 from tests.support.dashboard_feed import Feed, Served, served
 
-pytestmark = pytest.mark.beside(order=142)
+pytestmark = pytest.mark.beside(order=152)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession, Page

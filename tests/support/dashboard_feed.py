@@ -104,6 +104,8 @@ class Feed:
         self.audited: list[dict[str, Any]] = []
         self.history_folder = ""
         """Where the first node keeps its last day; empty: it is of an earlier version."""
+        self.history_until_ms = 0
+        """Where that day ends."""
         self.refuse = refuse
         self.signatures: list[dict[str, Any]] = []
         self.doubles: list[str] = []

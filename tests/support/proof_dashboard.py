@@ -12,13 +12,19 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from primacy.cli.demo import SCENARIOS
 from tests.processes.test_drill import assert_kept, lab_up
-from tests.support.browser import PAGES, chromium, real_browser
-from tests.support.dashboard_load import check, run
+from tests.support.browser import ALL_PAGES, PAGES, chromium, real_browser
+from tests.support.canary import VOIDS, Canary
+from tests.support.dashboard_feed import served
+from tests.support.dashboard_load import Pouring, Quick, check, crowd, judged, playing, quickness, run
 from tests.support.demo_leaves import check as check_left
 from tests.support.demo_leaves import play
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 SECONDS = 60.0
 DEMO_SECONDS = 40
@@ -59,13 +65,29 @@ def load() -> None:
         return
     with real_browser() as browser:
         loads, cost = run(browser, PAGES, SECONDS, cost_s=10)
+        found = quick(browser)
     for each in loads:
         print(each.sentence())
         check(each)
+    for one, canary in found:
+        print(one.sentence())
+        judged(one, canary)
+    for void in VOIDS:
+        print(f"void: {void}")
     print(
         f"server: {cost.alone_mill / 10:.1f} % of a processor with one browser, {cost.each_more_mill / 10:.2f} % for "
         f"each more, {cost.bytes_per_s / 1e3:.0f} kB/s to each"
     )
+
+
+def quick(browser: Browser) -> list[tuple[Quick, Canary]]:
+    """Every page as it is opened while events pour in, and the timeline at each of its speeds."""
+    with crowd() as feed, served(feed) as board:
+        quickness(browser, board, "overview")
+        pouring = Pouring(feed)
+        found = [quickness(browser, board, name) for name in ALL_PAGES]
+        pouring.end()
+        return [*found, *(playing(browser, board, feed, speed) for speed in ("0.1", "1", "10"))]
 
 
 def main() -> int:

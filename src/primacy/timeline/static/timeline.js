@@ -9,6 +9,7 @@ const COLOURS = ["ink", "soft", "line", "lane", "panel", "work", "onwork", "mayb
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 1728e5, 432e6, 864e6, 2592e6, 7776e6, 31536e6];
 const TIME_MAX = 8.64e15; // what a date can hold
 const NAME_FONT = "600 12.5px system-ui, sans-serif";
+const dark = matchMedia("(prefers-color-scheme: dark)");
 const CHAIN_COLOURS = ["leader", "work", "candidate", "recovering", "observer", "paused", "pick"];
 
 function make(tag, properties, ...children) {
@@ -79,8 +80,8 @@ export function timeline(options = {}) {
       Object.values(boxes).map((each) => each.root), said),
     make("div", { class: "tl-frame" }, brush, lanes, tip), outside, picked, notes, legend, heading,
     make("div", { class: "tl-scroll" }, make("table", { class: "tl-list" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Time"), make("th", { scope: "col" }, "What happened"))), list)));
-  let D = null, css = {}, from = 0, to = 1, at = null, mode = options.now ? "live" : "still", span = 60000, chosen = "", marks = [], dirty = true, drawnAt = 0, playedAt = 0, listedAt = 0, listed = "", named = false, picks = null;
-  let LABEL = 96, LANE = 60, rows = 0, global = [], own = [], height = 100, labelled = "", laneNames = [];
+  const css = {}; let D = null, from = 0, to = 1, at = null, mode = options.now ? "live" : "still", span = 60000, chosen = "", marks = [], dirty = true, drawnAt = 0, playedAt = 0, listedAt = 0, listed = "", named = false, picks = null;
+  let LABEL = 96, LANE = 60, wide = 0, rows = 0, global = [], own = [], height = 100, labelled = "", laneNames = [], coloured = "";
 
   function button(words, act, key, name) { return make("button", { type: "button", class: "tl-control", title: key ? `${name || words} (${key})` : name, "aria-label": name, onclick: () => { if (D) act(); } }, words); }
   function box(words, on) { const input = make("input", { type: "checkbox", checked: on, onchange: () => soon() }); return { input, root: make("label", { class: "tl-check" }, input, ` ${words}`) }; }
@@ -103,15 +104,13 @@ export function timeline(options = {}) {
     boxes.routine.root.hidden = !D.routine.length;
     boxes.faults.root.hidden = !D.faults.length;
     notes.textContent = [...D.notes, D.left_out.length ? `Left out: ${D.left_out.join(", ")}.` : ""].filter(Boolean).join(" ");
-    notes.hidden = !notes.textContent;
-    if (begins && mode !== "live" && !named) { from = D.from_ms; to = D.to_ms; }
+    notes.hidden = !notes.textContent; if (begins && mode !== "live" && !named) { from = D.from_ms; to = D.to_ms; }
     words();
     soon();
   }
 
-  const now = () => (options.now ? Math.max(D.to_ms, options.now()) : D.to_ms);
-  const last = (t) => (t >= D.to_ms && options.now && mode === "live" ? now() : t);
-  const width = () => lanes.clientWidth, plot = () => Math.max(50, width() - LABEL - 6);
+  const now = () => (options.now ? Math.max(D.to_ms, options.now()) : D.to_ms), last = (t) => (t >= D.to_ms && options.now && mode === "live" ? now() : t);
+  const width = () => wide, plot = () => Math.max(50, width() - LABEL - 6);
   const x = (t) => LABEL + ((t - from) / (to - from)) * plot(), time = (px) => from + ((px - LABEL) / plot()) * (to - from);
   const top = () => AXIS + rows * FAULT_ROW + 6;
   const laneY = (n) => top() + n * LANE, roleY = (n) => laneY(n) + LANE * 0.24, runY = (n) => laneY(n) + LANE * 0.58, BAND = () => LANE * 0.27;
@@ -125,10 +124,11 @@ export function timeline(options = {}) {
   const severalDays = () => D.axis === "unix" && day.format(from) !== day.format(to);
   const dayAnd = (t) => `${severalDays() ? `${date.format(t)} ` : ""}${moment(t)}`;
 
-  function colours() { const style = getComputedStyle(root); css = {}; for (const each of COLOURS) css[each] = style.getPropertyValue(`--tl-${each}`).trim(); }
+  // Asked again only when what they depend on has changed: to ask makes the browser look through its styles.
+  function colours() { const key = `${JSON.stringify(document.documentElement.dataset)} ${dark.matches}`, style = getComputedStyle(root); if (key !== coloured) for (const each of COLOURS) css[each] = style.getPropertyValue(`--tl-${each}`).trim(); coloured = key; }
 
   function paint(canvas, high) {
-    const ratio = window.devicePixelRatio || 1, wide = canvas.clientWidth, w = Math.round(wide * ratio), h = Math.round(high * ratio);
+    const ratio = window.devicePixelRatio || 1, w = Math.round(wide * ratio), h = Math.round(high * ratio);
     if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; canvas.style.height = `${high}px`; }
     const c = canvas.getContext("2d");
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -149,13 +149,12 @@ export function timeline(options = {}) {
     if (room < 22) return false;
     let s = text;
     while (s.length > 2 && c.measureText(s === text ? s : `${s}…`).width > room - 4) s = s.slice(0, -1);
-    if (s.length < 3 && s !== text) return false;
-    c.fillText(s === text ? s : `${s}…`, at, y);
+    if (s.length < 3 && s !== text) return false; else c.fillText(s === text ? s : `${s}…`, at, y);
     return true;
   }
 
   function draw() {
-    if (!D || !root.isConnected || !lanes.clientWidth) return;
+    if (!D || !root.isConnected || !(wide ||= lanes.clientWidth)) return;
     dirty = false;
     drawnAt = performance.now();
     colours();
@@ -353,8 +352,8 @@ export function timeline(options = {}) {
   }
 
   const spanTo = () => (mode === "live" ? now() : Math.max(D.to_ms, Math.min(to, now() + (now() - D.from_ms) * 0.5)));
-  const brushX = (t) => LABEL + ((t - D.from_ms) / Math.max(1, spanTo() - D.from_ms)) * (brush.clientWidth - LABEL - 6);
-  const brushTime = (px) => D.from_ms + ((px - LABEL) / (brush.clientWidth - LABEL - 6)) * (spanTo() - D.from_ms);
+  const brushX = (t) => LABEL + ((t - D.from_ms) / Math.max(1, spanTo() - D.from_ms)) * (wide - LABEL - 6);
+  const brushTime = (px) => D.from_ms + ((px - LABEL) / (wide - LABEL - 6)) * (spanTo() - D.from_ms);
   function drawBrush() {
     const c = paint(brush, BRUSH), high = (BRUSH - 8) / Math.max(1, D.nodes.length);
     c.fillStyle = css.mark; c.globalAlpha = 0.35; for (const [t, n] of D.counts || []) { const tall = Math.min(BRUSH - 6, 3 + 7 * Math.log10(1 + n)), a = Math.max(LABEL, brushX(t)); c.fillRect(a, BRUSH - 3 - tall, Math.max(1, brushX(t + 300000) - a - 0.5), tall); } c.globalAlpha = 1;
@@ -362,7 +361,7 @@ export function timeline(options = {}) {
     for (const each of D.faults) { c.fillStyle = each[0] < 0 ? css.netink : css.faultink; c.fillRect(brushX(each[1]), BRUSH - 3, Math.max(1.5, brushX(last(each[2])) - brushX(each[1])), 2); }
     for (const each of D.violations) { c.fillStyle = css.bad; c.fillRect(brushX(each[0]) - 1, 0, 2, BRUSH); }
     c.fillStyle = css.soft; c.fillText("all", 8, BRUSH / 2 + 4);
-    const a = Math.max(LABEL, brushX(from)), b = Math.min(brush.clientWidth - 3, brushX(to));
+    const a = Math.max(LABEL, brushX(from)), b = Math.min(wide - 3, brushX(to));
     c.strokeStyle = css.leader; c.lineWidth = 1.5; c.strokeRect(a, 1, Math.max(4, b - a), BRUSH - 2);
     c.fillStyle = css.leader; c.fillRect(a - 2, BRUSH / 2 - 7, 4, 14); c.fillRect(Math.max(a + 4, b) - 2, BRUSH / 2 - 7, 4, 14);
     if (at !== null && mode !== "live") { c.fillStyle = css.pick; c.fillRect(brushX(at) - 0.75, 0, 1.5, BRUSH); }
@@ -575,7 +574,8 @@ export function timeline(options = {}) {
   brush.addEventListener("pointermove", (event) => { if (brushed && D) brushTo(event.clientX - brush.getBoundingClientRect().left); });
   for (const kind of ["pointerup", "pointercancel"]) brush.addEventListener(kind, () => { if (brushed) { brushed = null; told(); } });
 
-  const resized = new ResizeObserver(() => soon());
+  // Both canvases are as wide. To ask that in the middle of a picture would have the browser lay out the whole page.
+  const resized = new ResizeObserver(() => { wide = lanes.clientWidth; soon(); });
   resized.observe(lanes); face();
   return {
     root, set, tick, state, choose, draw: soon,

@@ -9,9 +9,11 @@ import { timeIn, timeline } from "../timeline/timeline.js";
 
 export const timelinePage = { id: "timeline", title: "Timeline", build };
 
+const dark = matchMedia("(prefers-color-scheme: dark)");
 const ASK_MS = 1000;
 const NEWS_MS = 250;
 const KEEP_MS = 200;
+const MAP_MS = 60; // while it plays: a map of many nodes costs more than the lanes
 const SHOW_MS = 3000;
 const PAST_MS = 250;
 const AHEAD_MS = 60000;
@@ -19,13 +21,13 @@ const FRESH_MS = 5000; // a node looks through all that it kept for each answer
 const SAVES = "One file of what is in view: it opens from a disk, without a network.", SAVES_ALL = "One file of all that is kept: it opens from a disk, without a network.";
 
 function build({ store }) {
-  const view = timeline({ ticked: true, now: () => store.now(), moved, played: () => mapAt() });
+  const view = timeline({ ticked: true, now: () => store.now(), moved, played: () => { if (performance.now() - mapped > MAP_MS) mapAt(); } });
   const failed = h("p", { class: "outcome bad", role: "alert", hidden: true });
   const title = h("h2", { class: "card-title" });
   const save = h("a", { class: "button", href: at("/dashboard/incident"), download: "" }, "Save incident");
   const saves = h("p", { class: "quiet" }, SAVES_ALL);
   let liveFrom = null, range = null, rangeWide = 0; // the live document has all since then; the range that was read instead
-  let document_ = null, asked = -ASK_MS, busy = false, seen = -1, closed = false, shown = store, keeping = 0, drawn = "", connected = true;
+  let document_ = null, asked = -ASK_MS, busy = false, seen = -1, closed = false, shown = store, keeping = 0, drawn = "", connected = true, mapped = 0;
   const state = () => view.state();
   const source = { get order() { return shown.order; }, get parts() { return shown.parts; }, get connected() { return shown.connected; }, node: (name) => shown.node(name), holdLeft: (name) => shown.holdLeft(name) };
   const map = drawing(source, { node: (name) => view.choose(state().node === name ? "" : name), link: () => {}, resized: () => mapAt() });
@@ -47,6 +49,7 @@ function build({ store }) {
   function mapAt() {
     const it = state(), live = it.mode === "live" || view.at === null;
     if (!live && !document_) return;
+    mapped = performance.now();
     shown = live ? store : past(document_, view.at, store.parts.head);
     text(title, live ? (store.connected ? "The network now" : "The network as it was last seen") : `The network at ${dayTimeMs(view.at)}`);
     map.update(it.node, false);
@@ -122,7 +125,7 @@ function build({ store }) {
       view.root.classList.toggle("stale", !store.connected && state().mode === "live"); // history keeps its colours
       view.tick(now);
       map.tick(now);
-      const scheme = getComputedStyle(document.documentElement).colorScheme;
+      const scheme = `${document.documentElement.dataset.theme} ${dark.matches}`; // a style that is asked for in every picture costs one
       if (scheme !== drawn) { drawn = scheme; view.draw(); }
     },
     close() { closed = true; clearTimeout(keeping); view.close(); map.close(); },
