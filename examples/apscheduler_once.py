@@ -3,12 +3,15 @@
     STORE=postgresql://host/db python apscheduler_once.py
 
 All schedulers fire; whoever comes first runs the job. `lock_at_least_ms` is larger than the clocks of the machines
-may differ, and smaller than the time to the next run.
+may differ, and smaller than the time to the next run. The jobs run in threads, where no signal arrives: so the program
+handles SIGTERM itself, waits for a job that runs, and its lease is released.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import time
 from datetime import UTC, datetime
 
@@ -32,10 +35,13 @@ def main() -> None:
     scheduler = BackgroundScheduler()
     scheduler.add_job(report, "interval", seconds=EVERY_S, start_date=BEGAN, max_instances=1, coalesce=True)
     scheduler.start()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         while True:
             time.sleep(3600)
     except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    finally:
         scheduler.shutdown()
 
 

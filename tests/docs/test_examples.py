@@ -28,6 +28,8 @@ pytestmark = pytest.mark.beside(order=120)
 
 SIGTERM_CODE = 128 + signal.SIGTERM
 """A program that has no handler of its own ends in order, and says so (docs/library.md)."""
+RELEASED_S = PROFILES["wan"].hold_ms / 1_000
+"""Under the profile `wan` a successor that comes sooner was let in by a release; else it waits for the hold."""
 CANARY_HEARTBEAT_MS = PROFILES["fast"].heartbeat_ms
 """That the one which works goes on is asked of a machine that lets it run."""
 
@@ -61,7 +63,8 @@ def test_fastapi_one_worker_builds_and_another_goes_on(start: Start) -> None:
     need("fastapi", "uvicorn")
     ports = [free_port(), free_port()]
     workers = {
-        port: start(sys.executable, "-m", "uvicorn", "fastapi_lifespan:app", "--port", str(port)) for port in ports
+        port: start(sys.executable, "-m", "uvicorn", "fastapi_lifespan:app", "--port", str(port), PROFILE="wan")
+        for port in ports
     }
 
     def builds(port: int) -> bool:
@@ -79,8 +82,10 @@ def test_fastapi_one_worker_builds_and_another_goes_on(start: Start) -> None:
     assert seen["built"] == 0
     assert seen["role"] == "follower"
     assert seen["leader"].endswith(f":{workers[leader].child.pid}")
-    assert workers[leader].ends() in (0, -signal.SIGTERM)
+    assert workers[leader].ends() in (0, -signal.SIGTERM), "uvicorn ends in order, then as the signal would have"
+    ended_s = time.monotonic()
     until(lambda: builds(other), "the other one's report", workers[other])
+    assert time.monotonic() - ended_s < RELEASED_S, "the lease was released"
 
 
 def test_apscheduler_once_one_of_all_schedulers_runs_the_job(start: Start) -> None:
@@ -100,6 +105,27 @@ def test_apscheduler_once_one_of_all_schedulers_runs_the_job(start: Start) -> No
     safe(len(set(tokens)) == len(tokens), f"a token twice: {tokens}")
 
 
+def test_apscheduler_once_a_process_that_ends_holds_nothing_up(start: Start) -> None:
+    """SIGTERM behind its run, while the lease is kept for `lock_at_least_ms`: it is released then, and not kept for the
+    whole hold."""
+    need("apscheduler")
+    programs = [start(sys.executable, "apscheduler_once.py", EVERY_S="1", PROFILE="wan") for _ in range(2)]
+
+    def runs(program: Program) -> int:
+        return len(program.says(r"reports under token \d+"))
+
+    until(lambda: sum(map(runs, programs)) >= 2, "two runs", *programs)
+    before = {program: runs(program) for program in programs}
+    ran = until(lambda: next((p for p in programs if runs(p) > before[p]), None), "a run", *programs)
+    (other,) = (program for program in programs if program is not ran)
+    seen = runs(other)
+    assert ran.ends() == SIGTERM_CODE
+    ended_s = time.monotonic()
+    until(lambda: runs(other) > seen, "the other one's run", other)
+    assert time.monotonic() - ended_s < RELEASED_S, "the lease was released"
+    assert other.ends(signal.SIGINT) == 130
+
+
 def test_apscheduler_leader_only_the_leader_has_a_scheduler(start: Start) -> None:
     need("apscheduler")
     programs = [start(sys.executable, "apscheduler_leader.py", EVERY_S="0.1", PROFILE="wan") for _ in range(2)]
@@ -110,7 +136,7 @@ def test_apscheduler_leader_only_the_leader_has_a_scheduler(start: Start) -> Non
     assert leader.ends() == SIGTERM_CODE
     ended_s = time.monotonic()
     until(lambda: other.says(pattern), "the other one's ticks", other)
-    assert time.monotonic() - ended_s < PROFILES["wan"].hold_ms / 1_000, "the lease was released"
+    assert time.monotonic() - ended_s < RELEASED_S, "the lease was released"
     assert other.ends(signal.SIGINT) == 130
     tokens_grow([int(leader.says(pattern)[-1]), int(other.says(pattern)[0])])
 
@@ -119,14 +145,20 @@ def test_django_the_command_works_on_one_machine_at_a_time_and_is_fenced(start: 
     need("django")
     site, folder = EXAMPLES / "django_site", start.folder
 
-    def manage(*arguments: str) -> Program:
-        return start(sys.executable, "manage.py", *arguments, cwd=site, SITE_FOLDER=str(folder))
+    def manage(*arguments: str, profile: str = "fast") -> Program:
+        return start(sys.executable, "manage.py", *arguments, cwd=site, SITE_FOLDER=str(folder), PROFILE=profile)
 
     migrated = manage("migrate", "-v0")
     assert migrated.child.wait(WITHIN_S) == 0, migrated.log.read_text()
-    first = manage("build_reports")
-    until(lambda: first.says(r"report \d+ under"), "the first reports", first)
-    assert first.ends() == SIGTERM_CODE, first.log.read_text()
+    first, second = manage("build_reports", profile="wan"), manage("build_reports", profile="wan")
+    pair = (first, second)
+    builds = until(lambda: next((p for p in pair if p.says(r"report \d+ under")), None), "the first reports", *pair)
+    (waits,) = set(pair) - {builds}
+    assert builds.ends() == SIGTERM_CODE, builds.log.read_text()
+    ended_s = time.monotonic()
+    until(lambda: waits.says(r"report \d+ under"), "the other one's reports", *pair)
+    assert time.monotonic() - ended_s < RELEASED_S, "the lease was released"
+    assert waits.ends() == SIGTERM_CODE, waits.log.read_text()
     old, new = manage("build_reports"), None
     until(lambda: len(old.says(r"report \d+ under")) > 3, "reports", old)
     new = manage("build_reports", "--reports", "5")
@@ -138,7 +170,7 @@ def test_django_the_command_works_on_one_machine_at_a_time_and_is_fenced(start: 
         rows = connection.execute("SELECT token, pid FROM reports_report ORDER BY id").fetchall()
     tokens = [token for token, _ in rows]
     safe(tokens == sorted(tokens), f"the fence let an older token through: {tokens}")
-    assert {pid for _, pid in rows} == {first.child.pid, old.child.pid, new.child.pid}
+    assert {pid for _, pid in rows} == {*(program.child.pid for program in (*pair, old, new))}
 
 
 def test_celery_beat_under_primacy_run(start: Start) -> None:

@@ -61,3 +61,13 @@ def test_what_is_excused_is_there() -> None:
     for file, names in words.EXCUSED.items():
         text = (words.ROOT / file).read_text()
         assert all(name in text for name in names), file
+
+
+def test_sentences_for_users_are_plain() -> None:
+    assert words.unplain() == []
+    for wrong in ("It shall be.", "Such a node leads.", "a\nb Whoever asks", "one of ours", "by way of", "beside it"):
+        (found,) = words.unplain_in(wrong, "docs/new.md")
+        assert found.line == wrong.count("\n") + 1
+    assert not list(
+        words.unplain_in("Words such as these; no such file; besides. `beside`\n\n    beside\n", "docs/new.md")
+    )

@@ -102,6 +102,28 @@ def test_a_connection_that_postgresql_refuses_for_good(guarded: Postgres, why: s
 
 
 @needs_postgresql
+@pytest.mark.parametrize("where", ["PGPASSFILE", "~/.pgpass"])
+def test_a_password_where_libpq_finds_it(
+    guarded: Postgres, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address has none, and the server asks for one."""
+    file = tmp_path / ".pgpass"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PGPASSFILE", raising=False)
+    if where == "PGPASSFILE":
+        file = tmp_path / "passwords"
+        monkeypatch.setenv("PGPASSFILE", str(file))
+    final(asked(guarded.url()), "no password supplied")
+    for password, is_right in (("guessed", False), ("secret", True)):
+        file.write_text(f"127.0.0.1:{guarded.port}:app:app:{password}\n")
+        file.chmod(0o600)
+        answer = asked(guarded.url())
+        assert answer.ok == is_right, answer
+    file.chmod(0o644)  # libpq does not read what others may
+    final(asked(guarded.url()), "no password supplied")
+
+
+@needs_postgresql
 def test_one_of_several_hosts_that_may_come_back_is_waited_for(guarded: Postgres) -> None:
     port = guarded.port
     answer = asked(f"postgresql://app:guessed@127.0.0.1:1,127.0.0.1:{port}/app")

@@ -1,8 +1,8 @@
-"""Refuses metaphors in identifiers: `python -m tests.support.words`, a part of `make check`. docs/glossary.md has the
-words.
+"""Refuses metaphors in identifiers, and some words in the documents for users: `python -m tests.support.words`, a part
+of `make check`. docs/glossary.md has the words.
 
-Texts are not looked at, and neither are names from outside (`typing.cast`, `os.walk`): what is looked for is what this
-code itself names.
+Texts in the code are not looked at, and neither are names from outside (`typing.cast`, `os.walk`): what is looked for
+is what this code itself names.
 """
 
 from __future__ import annotations
@@ -79,8 +79,27 @@ def refusals() -> list[Refusal]:
     return found
 
 
+UNPLAIN = re.compile(r"\b(shall|beside|whoever|of ours|by way of|(?<!no )such(?! as\b))\b", re.IGNORECASE)
+OF_USERS = ("README.md", "docs/*.md", "docs/tasks/*.md")
+NOT_OF_USERS = ("rules.md", "faults.md", "glossary.md", "map.md")
+CODE = re.compile(r"```.*?```|`[^`]*`|^    .*?$", re.DOTALL | re.MULTILINE)
+
+
+def unplain_in(text: str, file: str) -> Iterator[Refusal]:
+    """In sentences: code is left out, with its lines kept."""
+    sentences = CODE.sub(lambda found: "\n" * found[0].count("\n"), text)
+    for number, line in enumerate(sentences.splitlines(), 1):
+        for word in UNPLAIN.findall(line):
+            yield Refusal(file, number, line.strip()[:60], word)
+
+
+def unplain() -> list[Refusal]:
+    pages = [page for one in OF_USERS for page in sorted(ROOT.glob(one)) if page.name not in NOT_OF_USERS]
+    return [one for page in pages for one in unplain_in(page.read_text(), str(page.relative_to(ROOT)))]
+
+
 def main() -> int:
-    found = refusals()
+    found = [*refusals(), *unplain()]
     for one in found:
         print(one, file=sys.stderr)
     return 1 if found else 0
