@@ -126,7 +126,7 @@ def exposition(peer: Peer, now_ms: int) -> bytes:
     say("in_touch", "gauge", "1 while a majority of the peers answers.", int(peer.machine.in_touch(now_ms)))
     memory = key_memory(peer.machine, now_ms)
     say("keys", "gauge", "Keys of which something is known.", memory.keys)
-    say("keys_bytes", "gauge", "Memory that these keys take beside their values, measured on some.", memory.keys_bytes)
+    say("keys_bytes", "gauge", "Memory that these keys take next to their values, measured on some.", memory.keys_bytes)
     for name, count in sorted(peer.driver.events.items()):
         lines.append(f'primacy_cache_events_total{{event="{name}"}} {count}')
     return ("\n".join(lines) + "\n").encode()

@@ -162,7 +162,9 @@ async def _serve(plan: DashboardPlan, said: DashboardOptions, taken: socket.sock
     for line in greeting(link, code, port, os.environ, lab=plan.lab is not None):
         click.echo(line)
     if plan.no_nodes:
-        click.echo("no node runs here: the page shows what is read without one; start it again beside a node", err=True)
+        click.echo(
+            "no node runs here: the page shows what is read without one; start it again next to a node", err=True
+        )
     if said.open_browser and not os.environ.get("SSH_CONNECTION"):
         open_browser(f"{link}#enter={code}" if code else link)
     if said.until_eof:

@@ -239,7 +239,7 @@ def _priority(value: Any) -> int:
 
 def _number(value: Any, name: str) -> int:
     if type(value) is not int or not 0 <= value <= NUMBER_MAX:
-        raise ValueError(f"{name} is no number of ours")
+        raise ValueError(f"{name} is no number that primacy writes")
     return value
 
 

@@ -47,8 +47,8 @@ class Page:
     )
     proxies: tuple[str, ...] = setting(
         tuple,
-        "Addresses or networks of proxies that sign people in: `user_header` is believed from these only. Everybody who can "
-        "connect from one of them can claim any name. Empty: no header is believed.",
+        "Addresses or networks of proxies that sign people in: `user_header` is believed from these only. Everybody "
+        "who can connect from one of them can claim any name. Empty: no header is believed.",
         check=wrong_network,
         one_or_more=True,
     )

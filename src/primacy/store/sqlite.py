@@ -436,7 +436,7 @@ def single_name(path: str) -> str:
         raise StoreUnusable(f"{real} has {links} names (hard links), and SQLite bears one only: remove the others")
     if os.path.ismount(real):
         raise StoreUnusable(
-            f"{real} is mounted as a single file: mount its folder, or others have other logs beside it"
+            f"{real} is mounted as a single file: mount its folder, or others have other logs next to it"
         )
     return real
 

@@ -44,7 +44,7 @@ class Unreadable(ValueError):
 
 def _number(value: Any) -> int:
     if type(value) is not int or not -1 <= value <= NUMBER_MAX:
-        raise Unreadable("no number of ours")
+        raise Unreadable("no number of primacy")
     return value
 
 
@@ -56,13 +56,13 @@ def _flag(value: Any) -> bool:
 
 def _text(value: Any) -> str:
     if type(value) is not str or len(value) > TEXT_CHARS_MAX:
-        raise Unreadable("no text of ours")
+        raise Unreadable("no text of primacy")
     return value
 
 
 def _row(value: Any, most: int) -> list[Any]:
     if type(value) is not list or len(value) > most:
-        raise Unreadable("no row of ours")
+        raise Unreadable("no row of primacy")
     return value
 
 

@@ -41,7 +41,7 @@ class Lost(Enum):
     """Why a short message could not be read."""
 
     UNKNOWN = "its origin was never said whole"
-    WRONG = "it is no message of ours"
+    WRONG = "it is no message of primacy"
 
 
 def mark_of(origin: Origin) -> int:
