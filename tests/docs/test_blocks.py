@@ -50,7 +50,7 @@ OTHERS = {
 }
 """Programs that are not ours, and words of the shell: what they are given is not looked at."""
 TASKS = sorted(page.stem for page in (ROOT / "docs/tasks").glob("*.md"))
-MEASURED = ("lease", "slots", "manager", "cache", "containment")
+MEASURED = ("lease", "slots", "manager", "cache", "containment", "elections")
 MAKEFILE = (ROOT / "Makefile").read_text()
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 WRITTEN = {page: [name for name, _ in FILE.findall(page.read_text())] for page in PAGES}
@@ -112,6 +112,7 @@ NOT_RUN = {
     ("docs/run.md", "nft add rule"): "likewise",
     ("docs/run.md", "primacy run [options]"): "the usage, in words",
     ("docs/scale.md", ".venv/bin/python -m bench"): BENCH,
+    ("docs/scale.md", ".venv/bin/python -m tests.support.proof_many"): BENCH,
     ("docs/schedulers.md", "app = Celery("): PART,
     ("docs/schedulers.md", "INSTALLED_APPS"): PART,
     ("docs/schedulers.md", "from primacy.contrib.django"): PART,
