@@ -105,6 +105,16 @@ def test_a_summary_for_machines(say: Callable[..., Said]) -> None:
     assert document["faults"] == sum(document["faults_by_class"].values())
 
 
+def test_a_long_name_of_the_folder_for_temporary_files_is_no_hindrance(tmp_path: Path) -> None:
+    """No socket can be named there, and so no server of workers can listen."""
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    call = [sys.executable, "-m", "primacy", "simulate", "--seeds", "3", "--jobs", "2", *QUICK]
+    done = subprocess.run(call, env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert "No violation." in done.stdout
+
+
 def test_the_same_seed_is_the_same_trial_under_any_hash_seed() -> None:
     args = [sys.executable, "-m", "primacy.cli.main", "simulate", "--seeds", "2", "--json", *QUICK]
     hashes = set()

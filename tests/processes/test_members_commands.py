@@ -48,6 +48,10 @@ def well(crowd: MembersCrowd, name: str) -> str:
     return found
 
 
+def priority(crowd: MembersCrowd, name: str) -> int:
+    return next(int(row["priority"]) for row in crowd.members(name)["members"] if row["node"] == name)
+
+
 def two_operators(folder: Path) -> None:
     """The first adds a node that never comes up: it costs nothing. The second is told who asked for what."""
     with members_crowd(folder, "abc", "lan") as crowd:
@@ -77,7 +81,9 @@ def two_operators(folder: Path) -> None:
         assert said.returncode == 1, said
         assert "add was given up, by an operator, or with the leader that it was said to" in said.stderr
         assert "not confirmed" in crowd.refused(one, "members", "set", one, "--priority", "9", "--within", "0")
-        crowd.settled()  # it was not waited for, and is on its way: the next one would be refused
+        # It was not waited for, and is on its way, perhaps to the leader still: the next one would be refused.
+        crowd.until(lambda: priority(crowd, one) == 9, "the priority that was set")
+        crowd.settled()
         crowd.done(other, "members", "remove", "x")
         version = crowd.agreed("abc")["version"]
         ranked = ("members", "set", other, "--priority", "5", "--version")

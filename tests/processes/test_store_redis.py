@@ -299,7 +299,7 @@ def test_two_primaries_grant_at_once_and_WAIT_undoes_nothing(own: Redis) -> None
             grants.append(harness.take().done)
             harness.store.close()
         assert grants == [True, True]
-        assert own.admin("WAIT", 1, 100) == 0
+        wait_for(lambda: own.admin("WAIT", 1, 100) == 0, "the first primary to see that nobody follows it")
         assert asked(own.url()).row is not None
 
 

@@ -190,7 +190,7 @@ def run(args: list[str] | None = None) -> int:
     except OSError as error:  # of our own output, or of a file that a command did not expect to fail
         _forget_output()
         named = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{named}{error.strerror or type(error).__name__}", EXIT_SYSTEM)
+        return _complain(f"{named}{error.strerror or str(error) or type(error).__name__}", EXIT_SYSTEM)
     except Exception as error:  # the last resort: a user shall never read a traceback unasked
         if os.environ.get("PRIMACY_TRACEBACK"):
             raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing as mp
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections import deque
@@ -26,6 +27,8 @@ LOST_MAX = 5
 """So many workers lost one after the other, with no outcome between: it is this machine, not the seeds."""
 START_S = 120.0
 """For a worker to be there, on top of what its first trial may take: an interpreter and its imports are no trial."""
+SERVER_FOLDER_BYTES_MAX = 70
+"""The server listens on a socket in the folder for temporary files; the name of one may have 107 bytes in all."""
 AHEAD_MAX = 2_000
 """Outcomes that wait here for an earlier seed, so that one slow trial does not hold up the others for long."""
 
@@ -179,8 +182,10 @@ def _end_with_parent() -> None:
 
 
 def _context() -> Any:
-    """Workers from a server that has imported the simulator once; a plain fork would copy running threads."""
-    if "forkserver" not in mp.get_all_start_methods():
+    """Workers from a server that has imported the simulator once; a plain fork would copy running threads. Where there
+    is none, or no socket of its can be named, each worker imports it by itself."""
+    is_too_long = len(os.fsencode(tempfile.gettempdir())) > SERVER_FOLDER_BYTES_MAX
+    if "forkserver" not in mp.get_all_start_methods() or is_too_long:
         return mp.get_context("spawn")
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["primacy.sim.trials.batch"])
