@@ -109,7 +109,7 @@ def test_a_long_name_of_the_folder_for_temporary_files_is_no_hindrance(tmp_path:
     """No socket can be named there, and so no server of workers can listen."""
     folder = tmp_path / ("long" * 25)
     folder.mkdir()
-    call = [sys.executable, "-m", "primacy", "simulate", "--seeds", "3", "--jobs", "2", *QUICK]
+    call = [sys.executable, "-m", "primacy", "simulate", "--seeds", "6", *QUICK, "--jobs", "2"]
     done = subprocess.run(call, env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done
     assert "No violation." in done.stdout
