@@ -119,6 +119,7 @@ def test_live_pause_keys_and_an_address_that_survives_a_reload(browser: Browser,
 
     page.keyboard.press("Space")
     page.wait_for_selector('.tl-control[aria-label="Pause"]')
+    page.wait_for_timeout(300)  # some pictures
     page.keyboard.press("Space")
     page.wait_for_selector('.tl-control[aria-label="Play"]')
     page.wait_for_timeout(300)
