@@ -183,7 +183,7 @@ def rewound(browser: Browser, url: str, lab: Lab) -> None:
     """Back to before and after the kill of a leader, each by a link in a browser that was never here."""
     told = lab.get("/v1/events")
     kill = next(row for row in told if row["code"] == "lab" and row["text"].startswith("the lab kills node "))
-    for after_ms, tone in ((-200, "leader"), (100, "down")):
+    for after_ms, tone in ((-200, "leader"), (250, "down")):  # a lab says that it kills before it does
         at_ms = kill["at_unix_ms"] + after_ms
         tab = Tab(browser, url)
         tab.page.goto(f"{url}#/timeline?from={at_ms - 5_000}&to={at_ms + 5_000}&at={at_ms}")
