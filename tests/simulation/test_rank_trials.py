@@ -23,6 +23,8 @@ from primacy.election.ranked.ring import RingStrategy
 from primacy.settings.timing import RANK_PROFILES
 from tests.support.rank_harness import LAN, Cluster, Machine, seat
 
+pytestmark = pytest.mark.coverage
+
 KINDS = [BullyStrategy, RingStrategy]
 QUICK = os.environ.get("PRIMACY_SIZE") == "quick"
 
