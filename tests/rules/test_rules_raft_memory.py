@@ -296,6 +296,7 @@ def test_M3_nothing_happens_without_a_word() -> None:
 
 def test_M3_init_asks_all_and_hands_the_first_ballot_to_each_boot_that_is_blank() -> None:
     bench = Bench(blank=True)
+    bench.now += P
     bench.give(Init(5_000_000))
     assert bench.receivers() == {"b", "c"}
     bench.report("b", memory=False)
@@ -401,6 +402,7 @@ def test_M3_init_is_refused_when_anybody_runs_under_another_list() -> None:
 
 def test_M3_a_first_ballot_that_was_never_used_counts_as_no_memory_for_init() -> None:
     bench = Bench(blank=True)
+    bench.now += P
     bench.give(Init(500))
     bench.report("b", 0, used=False)
     bench.report("c", memory=False)
@@ -410,6 +412,7 @@ def test_M3_a_first_ballot_that_was_never_used_counts_as_no_memory_for_init() ->
 
 def test_M3_a_voter_is_left_out_by_name() -> None:
     bench = Bench(blank=True)
+    bench.now += P
     bench.give(Init(5_000_000, without=("c",)))
     assert bench.receivers() == {"b"}
     bench.report("b", memory=False)
@@ -419,6 +422,7 @@ def test_M3_a_voter_is_left_out_by_name() -> None:
 
 def test_M3_an_offer_that_was_not_confirmed_is_repeated_every_heartbeat() -> None:
     bench = Bench(blank=True)
+    bench.now += P
     bench.give(Init(5_000_000))
     bench.report("b", memory=False)
     bench.report("c", memory=False)
@@ -499,6 +503,7 @@ def test_M3_the_first_ballot_that_cannot_be_saved_is_none() -> None:
     bench.give(PersistFailed())
     assert bench.m.role is Role.RECOVERING
     assert bench.m.ballot is None
+    bench.now += P
     bench.hear(Query(origin("c", base=0), memory=False))
     assert not bench.sent(Report)[0].memory
 

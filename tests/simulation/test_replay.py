@@ -44,7 +44,7 @@ def test_a_plan_that_once_violated_a_rule_does_not_any_more(name: str) -> None:
 
 
 def test_all_named_plans_are_there() -> None:
-    assert len(PLANS) == 30
+    assert len(PLANS) == 32
     assert set(PLANS) >= EXPECTED_TO_VIOLATE
     assert all(read(path).acts and len(read(path).streams) == 3 for path in PLANS.values())
 

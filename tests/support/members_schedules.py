@@ -22,7 +22,7 @@ from primacy.election.messages import (
 from primacy.election.model import MembersId, Register, Role
 from primacy.election.raft.register import is_observer
 from primacy.election.raft.strategy import RaftStrategy
-from tests.support.members_harness import HEARTBEAT, Cluster, H, P, members
+from tests.support.members_harness import Cluster, H, P, members
 from tests.support.members_schedules_steps import (
     Schedule,
     Untimed,
@@ -468,9 +468,9 @@ def s18(machine: type[RaftStrategy]) -> str:
     cluster.until(lambda: d.disk is not None and d.disk.register is not None)
     cluster.forget("a")
     cluster.wire.clear()
-    cluster.loses = lambda sent: False
+    cluster.loses = lambda sent: isinstance(sent.message, FirstBallot) and sent.to == "d"
     a.start()
-    cluster.run(2 * HEARTBEAT)
+    cluster.until(lambda: a.disk is not None and a.disk.register is not None)
     cluster.split("a b c", "d")
     cluster.run(2 * P)
     d.give(ForceMembers(("a", "b", "c")))

@@ -128,6 +128,8 @@ class Report(NamedTuple):
     register: Register | None = None
     """The members that the reporter knows of (R9), without memory those of its file; None from a node of the version
     before."""
+    strangers: tuple[str, ...] = ()
+    """Whom the reporter, that has no memory, heard speak for this cluster from outside of its file's list (M3)."""
 
     def has_left(self, config: str) -> bool:
         """The reporter ran under this configuration, and it was replaced (M1)."""

@@ -56,6 +56,7 @@ class Meeting:
                 return False, effects + state.tell_members(now_ms, origin.node)
             return False, effects + state.note(Code.OTHER_LIST, origin.node, "it runs under another list or timing")
         if state.ballot is None:
+            self.remembering.stranger_heard(now_ms, origin.node)
             return False, effects  # without memory it can tell no cluster from another
         if origin.base != state.origin.base:
             return False, effects + self._other_base(message)

@@ -25,6 +25,7 @@ from primacy.election.messages import (
 )
 from primacy.election.model import Register
 from primacy.election.raft.lead import Leading
+from primacy.election.raft.recovery import keep_latest
 from primacy.election.raft.state import RaftState
 
 TWO_BOOTS = "two-boots"
@@ -163,7 +164,18 @@ class Remembering:
         if not self.is_blank():
             return [Record(Event(Code.INIT_REFUSED, state.term, detail="this node remembers the cluster"))]
         state.recovery.init = init
-        state.recovery.reports.clear()  # only answers given after the word count
+        for node in state.recovery.first_asked(init):
+            state.recovery.reports.pop(node, None)  # only answers given after the word count
+        return self.init_again(now_ms)
+
+    def init_again(self, now_ms: int) -> list[Effect]:
+        """Asks who has not answered, as long as the operator's word stands: some listen first, and say nothing."""
+        state = self.state
+        state.ask_at_ms = now_ms + state.timing.heartbeat_ms
+        init = state.recovery.init
+        if init is None or not self.is_blank():
+            state.recovery.init = None
+            return []
         asked: list[Effect] = [Send(node, self._query()) for node in state.recovery.first_missing(init)]
         return asked + self.decide(now_ms)
 
@@ -171,8 +183,8 @@ class Remembering:
         """M3: all have answered blank, so this node writes the first ballot and hands it to each."""
         state = self.state
         recovery, ballot = state.recovery, state.ballot
-        waited = now_ms - state.read_at_ms >= state.timing.promise_ms
-        init = recovery.wants_first(waited_long=waited, base=ballot.base if ballot is not None else 0)
+        listened = self.has_listened(now_ms)
+        init = recovery.wants_first(waited_long=listened, base=ballot.base if ballot is not None else 0)
         if init is None or not state.quorum.votes:
             return []
         refused = recovery.first_refused(init) or self.speaks_against(now_ms, init)
@@ -180,7 +192,8 @@ class Remembering:
             said, recovery.init = recovery.init, None
             return [Record(Event(Code.INIT_REFUSED, state.term, detail=refused))] if said else []
         wait_ms = recovery.first_wait_ms(state.timing)
-        if not recovery.first_complete(init) or now_ms < max(state.first.heard_at_ms, state.read_at_ms) + wait_ms:
+        over_ms = max(state.first.heard_at_ms, state.read_at_ms) + wait_ms
+        if not listened or not recovery.first_complete(init) or now_ms < over_ms:
             return []
         wall_ms = max(init.wall_ms, now_ms + state.wall_offset_ms)
         base = recovery.first_base(max(wall_ms, ballot.token_known + 1 if ballot is not None else 0))
@@ -191,20 +204,30 @@ class Remembering:
         effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=base)), *self.ballot_read(now_ms)]
         return effects + self._offer_first()
 
+    def has_listened(self, now_ms: int) -> bool:
+        """Since its start, or its first ballot, it has listened for P: longer than a leader is silent (M3)."""
+        state = self.state
+        return state.recovery.is_by_itself or now_ms - state.read_at_ms >= state.timing.promise_ms
+
     def stranger_heard(self, now_ms: int, node: str) -> None:
         """Of the cluster that is to begin here there may be one already, under other members (M3)."""
         state = self.state
         if self.is_blank() and node not in state.seat.membership.ids:
-            state.first.stranger, state.first.stranger_at_ms = node, now_ms
+            keep_latest(state.first.strangers, node, now_ms)
+
+    def stranger_told(self, now_ms: int, report: Report) -> None:
+        """A leader speaks to the members that it knows; of those of our list, that may be just one (M3)."""
+        state = self.state
+        for node in report.strangers if report.echo == state.seat.boot else ():
+            if node not in state.seat.membership.ids:
+                keep_latest(state.first.told, node, now_ms)
 
     def speaks_against(self, now_ms: int, init: Init) -> str:
-        """Why a cluster must not begin now: somebody outside of the list was heard within P (M3). An operator who knows
-        better names it."""
-        state = self.state
-        stranger = state.first.stranger
-        if not stranger or stranger in init.without or now_ms - state.first.stranger_at_ms > state.timing.promise_ms:
-            return ""
-        return f"node {stranger} speaks for this cluster already, and is not in the file's list"
+        """Why a cluster must not begin now: somebody outside of the list was heard within P, by this node or by one
+        that answered (M3). An operator who knows better names it."""
+        speaking = self.state.first.speaking_since(now_ms - self.state.timing.promise_ms)
+        found = [node for node in speaking if node not in init.without]
+        return f"node {found[0]} speaks for this cluster already, and is not in the file's list" if found else ""
 
     def first_start_failed(self) -> None:
         """The first ballot did not get to the disk: nobody was offered it, and what was asked for is still wanted.
@@ -280,6 +303,8 @@ class Remembering:
         if query.memory:
             self.stranger_heard(now_ms, query.origin.node)
         ballot = state.ballot
+        if not query.memory and self.is_blank() and not self.has_listened(now_ms):
+            return self.mark()  # the asker may begin on the answer: first it listens for a cluster that runs (M3)
         asker = query.origin.node
         seen = state.seen(asker)[0]
         plain = state.seat.membership.hash
@@ -296,6 +321,7 @@ class Remembering:
             incarnation_seen=max(seen, query.origin.incarnation),
             gave_way=state.first.gave_way and state.recovery.copy is None,
             register=self._register_told(),
+            strangers=state.first.heard_since(now_ms - state.timing.promise_ms) if self.is_blank() else (),
         )
         return [*self.mark(), Send(asker, report)]
 
@@ -333,6 +359,7 @@ class Remembering:
         if not report.memory and state.first.offers.get(report.origin.node) == report.origin.boot:
             return []  # it is being offered a first ballot; that it has none yet is no news
         state.recovery.hear(report)
+        self.stranger_told(now_ms, report)
         node, boot = report.origin.node, report.origin.boot
         if state.first.heard.get(node) != boot:
             state.first.heard[node], state.first.heard_at_ms = boot, now_ms

@@ -30,10 +30,22 @@ from primacy.settings.timing import Timing, stretched
 FLOOR = 1_000
 """Added to the highest term heard when somebody's memory is missing (M2, M3): no lost vote can be that far above."""
 
+STRANGERS_MAX = 64
+"""So many strangers are remembered, the last ones."""
+STRANGERS_TOLD = 8
+
 TICK_MS = 1
 """What reading a clock in whole milliseconds may cut off."""
 NOTHING = Ballot(0, 0, "", 0, 0, 0, ())
 """The lower bound of a node that has not even an old copy."""
+
+
+def keep_latest(found: dict[str, int], node: str, now_ms: int) -> None:
+    """A flood of names must not cost memory."""
+    found.pop(node, None)
+    found[node] = now_ms
+    if len(found) > STRANGERS_MAX:
+        del found[next(iter(found))]
 
 
 class FirstStart:
@@ -47,13 +59,23 @@ class FirstStart:
         """The operator's word that the last first ballot was made on, until that ballot is on the disk."""
         self.gave_way = False
         """This boot gave up a first ballot that was never used."""
-        self.stranger = ""
-        """Who speaks for this cluster and is in no list here, as it was heard last; with it, when."""
-        self.stranger_at_ms = 0
+        self.strangers: dict[str, int] = {}
+        """Who speaks for this cluster and is in no list here, and when it was heard last."""
+        self.told: dict[str, int] = {}
+        """Of whom other nodes without memory have told that. It is not told on: told in turns, it would never end."""
         self.heard: dict[str, int] = {}
         """The boot of each node that answered last."""
         self.heard_at_ms = 0
         """When that was last another one than before."""
+
+    def heard_since(self, ms: int) -> tuple[str, ...]:
+        """The strangers that this node heard itself, the last ones."""
+        return tuple(node for node, at_ms in self.strangers.items() if at_ms >= ms)[-STRANGERS_TOLD:]
+
+    def speaking_since(self, ms: int) -> tuple[str, ...]:
+        """Those, and those that others have told of."""
+        told = [node for node, at_ms in self.told.items() if at_ms >= ms]
+        return tuple(dict.fromkeys((*self.heard_since(ms), *told)))
 
 
 class Recovery:
@@ -404,8 +426,12 @@ class Recovery:
         if base:
             lacking = any(report.origin.base != base for report in self._reports())
             return Init(wall_ms=0) if waited_long and lacking else None
-        alone = self.own.voters == (self.seat.node,)
-        return Init(wall_ms=0) if waited_long or alone else None
+        return Init(wall_ms=0) if waited_long or self.is_by_itself else None
+
+    @property
+    def is_by_itself(self) -> bool:
+        """Its file names no other node, and then it hears none."""
+        return self.seat.membership.ids == (self.seat.node,)
 
     @property
     def is_tainted(self) -> bool:
@@ -418,7 +444,8 @@ class Recovery:
 
         That a file names other members, its hash does not tell (R12).
         """
-        reports = [self.reports[node] for node in self._first_asked(init) if node in self.reports]
+        asked = dict.fromkeys((*self.first_asked(init), *self.seat.membership.ids))  # observers, too
+        reports = [self.reports[node] for node in asked if node in self.reports and node not in init.without]
         for report in reports:
             if not report.memory and not self._same_file(report):
                 return f"node {report.origin.node} runs under another list of nodes"
@@ -440,7 +467,7 @@ class Recovery:
 
     def first_missing(self, init: Init) -> tuple[str, ...]:
         """Who has not answered yet."""
-        answers = {node: self.reports.get(node) for node in self._first_asked(init)}
+        answers = {node: self.reports.get(node) for node in self.first_asked(init)}
         return tuple(node for node, report in answers.items() if report is None or self._is_late(report))
 
     def first_wait_ms(self, timing: Timing) -> int:
@@ -460,13 +487,14 @@ class Recovery:
         ]
         return max(wall_ms, max(known) + 1)
 
-    def _first_asked(self, init: Init) -> tuple[str, ...]:
+    def first_asked(self, init: Init) -> tuple[str, ...]:
+        """Who must answer that it has no memory."""
         asked = (*self.own.voters, *self.behind)
         return tuple(node for node in asked if node != self.seat.node and node not in init.without)
 
     def take_offers(self, init: Init) -> dict[str, int]:
         """Whom to hand the first ballot, by boot; and forgets the answers, which are used up."""
-        offers = {node: self.reports[node].origin.boot for node in self._first_asked(init) if node in self.own.voters}
+        offers = {node: self.reports[node].origin.boot for node in self.first_asked(init) if node in self.own.voters}
         self.reports.clear()
         self.init = None
         return offers

@@ -303,6 +303,8 @@ class RaftStrategy:
             if now_ms < state.ask_at_ms:
                 return []
             return self.remembering.ask(now_ms) if state.booted else self._boot(now_ms)
+        if state.recovery.init is not None and now_ms >= state.ask_at_ms:
+            return self.remembering.init_again(now_ms)
         if now_ms < state.campaign_at_ms:
             return []
         return self.remembering.first_start_again() + self.campaigning.begin(now_ms)
@@ -323,6 +325,8 @@ class RaftStrategy:
             at = NEVER_MS
         if state.first.offers:
             at = min(at, state.first.offer_at_ms)
+        if state.recovery.init is not None and type(leader) is not Leader:
+            at = min(at, state.ask_at_ms)
         if state.file_ask_at_ms:
             at = min(at, state.file_ask_at_ms)
         self.deadline_ms = None if at == NEVER_MS else at

@@ -181,8 +181,11 @@ def waits_first(state: RaftState, now_ms: int) -> str:
     refused = recovery.first_refused(init or Init(0))
     if refused:
         return f"the first start of the cluster; {refused}: give all nodes the same file"
-    if state.first.stranger and now_ms - state.first.stranger_at_ms <= state.timing.promise_ms:
-        return waits_stranger(state.first.stranger)
+    if strangers := state.first.speaking_since(now_ms - state.timing.promise_ms):
+        return waits_stranger(strangers[0])
+    left_ms = state.read_at_ms + state.timing.promise_ms - now_ms
+    if left_ms > 0 and (init is not None or state.options.auto) and not recovery.is_by_itself:
+        return f"the first start of the cluster; for {left_ms} ms more it listens whether the cluster runs already"
     missing = recovery.first_missing(init or Init(0))
     earlier = "".join(f" --without {name}" for name in missing if name in recovery.behind)
     if init is None and not earlier and recovery.is_unlisted:

@@ -153,10 +153,11 @@ def _listed(hash_: str, members: list[list[Any]], timing: list[int]) -> tuple[Me
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def record(plan: Plan, seed: int, *, storms: bool = False) -> FaultPlan:
-    """Runs this seed and writes down what it drew. `storms`: it has one, which is stilled again and again."""
+def record(plan: Plan, seed: int, build: Build | None = None, *, storms: bool = False) -> FaultPlan:
+    """Runs this seed and writes down what it drew, with these machines. `storms`: it has one, which is stilled again
+    and again."""
     assert plan.strategy == "raft", plan.strategy
-    trial = (_Stilled if storms else RaftTrial)(plan, seed)
+    trial = (_Stilled if storms else RaftTrial)(plan, seed, build)
     nodes = [
         (node.name, node.clock.local0, node.clock.rate, node.clock.wall_offset_ms)
         for node in trial.world.nodes.values()
