@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -201,11 +202,35 @@ def second_cluster(folder: Path) -> None:
         crowd.agreed("abc")
 
 
+def third_forgets(folder: Path) -> None:
+    """a and b were replaced by d and e, and are wiped; then c loses its memory, too. Of the file's nodes, which begin by
+    themselves, nobody remembers; the leader among d and e speaks to c alone."""
+    with members_crowd(folder, "abc", "lan") as crowd:
+        crowd.settle()
+        crowd.start("d", "e")
+        for name in "de":
+            crowd.done("c", "members", "add", name, "--addr", place(crowd, name))
+        crowd.done("c", "members", "remove", "a", "--yes")
+        crowd.done("c", "members", "remove", "b", "--yes")
+        crowd.agreed("cde")
+        for name in "abc":
+            killed(crowd, name)
+            shutil.rmtree(crowd.nodes[name].state)
+        crowd.until(crowd.living, "the command of d or e")
+        crowd.start("a", "b")
+        waits_for(crowd, "a", "not heard yet: c")  # it listens no more
+        crowd.start("c")
+        waits_for(crowd, "a", "speaks for it already, and is not in the file's list")
+        time.sleep(2 * crowd.timing.promise_ms / 1000)
+        assert all(crowd.nodes[name].document()["role"] == "recovering" for name in "abc")
+        assert crowd.one_now().node in "de"
+
+
 def test_R8_a_node_that_the_file_does_not_name(tmp_path: Path) -> None:
     stories = (started_first, added_first, lost_line)
     side_by_side([lambda s=story: s(tmp_path / s.__name__) for story in stories], AT_ONCE)  # type: ignore[misc]
 
 
 def test_R8_strangers_and_nobody(tmp_path: Path) -> None:
-    stories = (strangers, nobody_there, second_cluster)
+    stories = (strangers, nobody_there, second_cluster, third_forgets)
     side_by_side([lambda s=story: s(tmp_path / s.__name__) for story in stories], AT_ONCE)  # type: ignore[misc]
