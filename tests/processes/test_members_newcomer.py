@@ -203,8 +203,8 @@ def second_cluster(folder: Path) -> None:
 
 
 def third_forgets(folder: Path) -> None:
-    """a and b were replaced by d and e, and are wiped; then c loses its memory, too. Of the file's nodes, which begin by
-    themselves, nobody remembers; the leader among d and e speaks to c alone."""
+    """a and b were replaced by d and e, and are wiped; then c loses its memory, too. Of the file's nodes, which begin
+    by themselves, nobody remembers; the leader among d and e speaks to c alone."""
     with members_crowd(folder, "abc", "lan") as crowd:
         crowd.settle()
         crowd.start("d", "e")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from primacy.election.effects import Send
 from primacy.election.events import Code
 from primacy.election.inputs import CancelChange, Init, Received, StrangerHeard
 from primacy.election.messages import Ack, Admission, Heartbeat, Query, Report, VoteReply, VoteRequest
@@ -406,10 +407,9 @@ class AnswersAtOnce(RaftStrategy):
 
     class remembering_class(Remembering):
         def on_query(self, now_ms, query):  # type: ignore[no-untyped-def]
-            self.state.read_at_ms -= P
             told = super().on_query(now_ms, query)
-            self.state.read_at_ms += P
-            return told
+            reports = [e.message for e in told if isinstance(e, Send) and isinstance(e.message, Report)]
+            return [Send(query.origin.node, report._replace(listens=False)) for report in reports]
 
 
 class TellsOfNoStranger(RaftStrategy):

@@ -130,6 +130,8 @@ class Report(NamedTuple):
     before."""
     strangers: tuple[str, ...] = ()
     """Whom the reporter, that has no memory, heard speak for this cluster from outside of its file's list (M3)."""
+    listens: bool = False
+    """It has not listened for that long enough: nobody begins a cluster on this answer (M3)."""
 
     def has_left(self, config: str) -> bool:
         """The reporter ran under this configuration, and it was replaced (M1)."""

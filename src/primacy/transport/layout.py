@@ -175,10 +175,6 @@ def _register_or_none(value: Any) -> Register | None:
     return _register(value) if type(value) is list else None
 
 
-def _is_texts(value: Any) -> bool:
-    return type(value) is list and bool(value) and type(value[0]) is str
-
-
 def _texts(value: Any) -> tuple[str, ...]:
     if type(value) is not list:
         raise Unreadable("no list of texts")
@@ -220,7 +216,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(
         8,
         messages.Report,
-        *(_number, _flag, _flag, _number, _number, _number, _lists, _number, _flag, _register_or_none, _texts),
+        *(_number, _flag, _flag, _number, _number, _number, _lists, _number, _flag, _register_or_none, _texts, _flag),
     ),
     _kind(9, messages.FirstBallot, _number, _number),
     _kind(10, messages.FirstBallotTaken, _number),
@@ -233,6 +229,8 @@ KINDS: tuple[Kind, ...] = (
     _kind(17, messages.Admission, _number, _number, _register, _number, _number, _seen),
 )
 """Numbers are never used again for something else."""
+ABOUT_BLANK = 2
+"""The last fields of a report: of one without memory, left out else."""
 ABOUT_MEMBERS = 15
 """From this kind on, nothing but the id of the sender's register has ever stood behind the fields."""
 _BY_NUMBER = {kind.number: kind for kind in KINDS}
@@ -250,9 +248,10 @@ def packed(message: Message) -> bytes:
     if type(message) is messages.VoteRequest:
         fields[2] = _plain_evidence(message.evidence)
     elif type(message) is messages.Report:
-        strangers, register = fields.pop(), _plain_register(fields.pop())
-        if register is not None or origin.members != (0, 0) or strangers:  # else as earlier versions said it
-            fields += [register, strangers] if strangers else [register]
+        *fields, register, strangers, listens = fields
+        blank = [strangers, listens] if strangers or listens else []
+        if register is not None or origin.members != (0, 0) or blank:  # else as earlier versions said it
+            fields += [_plain_register(register), *blank]
     elif type(message) is messages.MembersTold:
         fields[0] = _plain_register(message.register)
     elif type(message) is messages.Admission:
@@ -289,8 +288,9 @@ def unpacked(sender: str, payload: bytes) -> Message | None:
         fields = row[ORIGIN_FIELDS:end]
         if len(fields) < kind.needed:
             return None
-        if kind.made is messages.Report and len(row) == end and _is_members_id(row[-1]) and not _is_texts(row[-1]):
-            fields, end = fields[:-1], end - 1  # it names no stranger
+        if kind.made is messages.Report and len(row) < end:
+            end -= ABOUT_BLANK
+            fields = row[ORIGIN_FIELDS:end]
         if len(row) > end and (_is_members_id(row[end]) or kind.number >= ABOUT_MEMBERS):
             origin = origin._replace(members=_members_id(row[end]))
         return kind.made(origin, *(read(value) for read, value in zip(kind.reads, fields, strict=False)))

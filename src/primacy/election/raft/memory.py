@@ -303,8 +303,6 @@ class Remembering:
         if query.memory:
             self.stranger_heard(now_ms, query.origin.node)
         ballot = state.ballot
-        if not query.memory and self.is_blank() and not self.has_listened(now_ms):
-            return self.mark()  # the asker may begin on the answer: first it listens for a cluster that runs (M3)
         asker = query.origin.node
         seen = state.seen(asker)[0]
         plain = state.seat.membership.hash
@@ -322,6 +320,7 @@ class Remembering:
             gave_way=state.first.gave_way and state.recovery.copy is None,
             register=self._register_told(),
             strangers=state.first.heard_since(now_ms - state.timing.promise_ms) if self.is_blank() else (),
+            listens=self.is_blank() and not self.has_listened(now_ms),
         )
         return [*self.mark(), Send(asker, report)]
 

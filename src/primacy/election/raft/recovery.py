@@ -466,9 +466,9 @@ class Recovery:
         return not self.first_refused(init) and not self.first_missing(init)
 
     def first_missing(self, init: Init) -> tuple[str, ...]:
-        """Who has not answered yet."""
+        """Who has not answered yet, or listens still."""
         answers = {node: self.reports.get(node) for node in self.first_asked(init)}
-        return tuple(node for node, report in answers.items() if report is None or self._is_late(report))
+        return tuple(node for node, told in answers.items() if told is None or told.listens or self._is_late(told))
 
     def first_wait_ms(self, timing: Timing) -> int:
         """How long after the last answer work of an earlier lease may live: who answered runs on it no more (M1).

@@ -200,10 +200,12 @@ def _vote_reply(reply: m.VoteReply) -> Told:
 
 def _report(report: m.Report) -> Told:
     under = f"under configuration {report.origin.config}"
+    more = "; I still listen" if report.listens else ""
+    more += f"; I heard {', '.join(report.strangers)}" if report.strangers else ""
     if not report.memory:
-        return f"no memory, {under}", "report-blank"
+        return f"no memory, {under}{more}", f"report-blank{more}"
     unused = "" if report.used else ", never used"
-    return f"I remember term {report.term}, {under}{unused}", ("report", report.term, under, report.used)
+    return f"I remember term {report.term}, {under}{unused}{more}", ("report", report.term, under, report.used, more)
 
 
 UNTOLD = (Code.STARTED, Code.PROMISE_REFUSED)
