@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +29,8 @@ pytestmark = pytest.mark.beside(order=550)
 __all__ = ["open_harness"]
 
 WORDS = '{"release": true}\n'
+DYING_S = 1.0
+"""What it took with three hundred, on two processors, was more than a tenth of that."""
 
 
 class Pipe:
@@ -93,6 +96,19 @@ def test_G5_a_killed_agent_has_its_lease_released_when_the_tree_is_gone(
     safe(harness.commands() == [], "something of it lives")
     assert pipe.said(LIMIT_S) == "", "once, and then it is gone"
     wait_until(lambda: not is_alive(harness.guard_pid))
+
+
+def test_G5_an_agent_that_takes_long_to_die_has_its_lease_released(open_harness: OpenHarness, pipe: Pipe) -> None:
+    """With hundreds of leases there are as many guards, which all wake when its sockets are closed, and before it."""
+    harness = open_harness(OWN)
+    pipe.hand(harness)
+    harness.start("escape", expect=2, words=WORDS)
+    pipe.given()
+    harness.socket.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: not harness.commands())
+    assert pipe.said(DYING_S) is None, "neither the words, for it lives, nor the end of the guard"
+    harness.signal(signal.SIGKILL, harness.agent_pid)
+    assert pipe.said(LIMIT_S) == WORDS
 
 
 def test_G5_without_a_dead_agent_nothing_is_said(open_harness: OpenHarness, pipe: Pipe) -> None:

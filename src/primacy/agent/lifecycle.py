@@ -159,7 +159,7 @@ class Agent:
         if plan.child is None:
             workload = plan.workload or Nothing()
             return hosted_workload(place, workload, self.clock, host, self.gate, self.peers)
-        rights = self.stored.releasers.right if self.stored is not None else None
+        rights = self.stored.right if self.stored is not None else None
         return guarded_workload(
             place, plan.child, self.clock, self.log.warn, host, self.gate, self.peers, rights, self.shared.reserve
         )
@@ -224,7 +224,7 @@ class Agent:
         self.signals.told = self.asked_to_end
         self.meter.start()
         if self.stored is not None:
-            self.stored.start(self.driver.give, self._finish, releasers=self.guards)
+            self.stored.start(self.driver.give, self._finish, releases=self.guards)
             self.log.info(f"node {self.node} campaigns for the lease {self.settings.election.name}", node=self.node)
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")

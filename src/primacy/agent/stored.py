@@ -12,7 +12,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from primacy.agent.assemble import row_name
 from primacy.agent.state import keep
@@ -20,7 +20,7 @@ from primacy.control import Heard
 from primacy.control.summary import UNKNOWN, Summary
 from primacy.election.inputs import Input, StoreAnswered
 from primacy.election.lease.strategy import LeaseStrategy
-from primacy.election.model import Role
+from primacy.election.model import Leadership, Role
 from primacy.election.store import StoreRequest, node_of
 from primacy.errors import StoreUnusable
 from primacy.node.folder import Folder
@@ -29,7 +29,7 @@ from primacy.settings import store_url
 from primacy.settings.schema import Settings
 from primacy.settings.timing import Timing
 from primacy.store import LeaseStore, StoreThread, limit_of_ms, open_store
-from primacy.supervise.releasing import Releasers
+from primacy.supervise.releasing import Releaser
 
 HOLDERS = "holders"
 """In the state folder: under which names earlier starts of this node may stand in the row."""
@@ -39,14 +39,21 @@ HOLDERS_BYTES_MAX = 16_384
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
+class Access(NamedTuple):
+    """How this process gets at a store: each of these has a connection."""
+
+    thread: StoreThread
+    releaser: Releaser
+
+
 class Threads(Protocol):
     """Who asks the stores of this process."""
 
-    def open(self, settings: Settings, timing: Timing, complain: Callable[[str], None]) -> StoreThread:
+    def open(self, settings: Settings, timing: Timing, complain: Callable[[str], None]) -> Access:
         """Raises at once for an address, or a driver, that is wrong; whether the store answers is another matter."""
         ...
 
-    async def close(self, thread: StoreThread) -> None:
+    async def close(self, access: Access) -> None:
         """What was asked last is still done."""
         ...
 
@@ -54,46 +61,53 @@ class Threads(Protocol):
 class OwnThreads:
     """One for each election: a process has one."""
 
-    def open(self, settings: Settings, timing: Timing, complain: Callable[[str], None]) -> StoreThread:
-        return _thread(settings, timing, complain)
+    def open(self, settings: Settings, timing: Timing, complain: Callable[[str], None]) -> Access:
+        return _access(settings, timing, complain)
 
-    async def close(self, thread: StoreThread) -> None:
-        await asyncio.to_thread(thread.close)
+    async def close(self, access: Access) -> None:
+        await _close(access)
 
 
 class SharedThreads:
-    """Elections of one process on one store share its connection, and their renewals a statement (L6)."""
+    """Elections of one process on one store share its connections, and their renewals a statement (L6)."""
 
     def __init__(self, complain: Callable[[str], None]) -> None:
         self._complain = complain
-        self._threads: dict[tuple[str, str, int], StoreThread] = {}
-        self._users: dict[StoreThread, int] = {}
+        self._accesses: dict[tuple[str, str, int], Access] = {}
+        self._users: dict[Access, int] = {}
 
-    def open(self, settings: Settings, timing: Timing, complain: Callable[[str], None]) -> StoreThread:  # noqa: ARG002
+    def open(self, settings: Settings, timing: Timing, complain: Callable[[str], None]) -> Access:  # noqa: ARG002
         key = (store_url(settings), settings.election.store.table, limit_of_ms(timing.hold_ms))
-        thread = self._threads.get(key)
-        if thread is None:
-            thread = self._threads[key] = _thread(settings, timing, self._complain)
-        self._users[thread] = self._users.get(thread, 0) + 1
-        return thread
+        access = self._accesses.get(key)
+        if access is None:
+            access = self._accesses[key] = _access(settings, timing, self._complain)
+        self._users[access] = self._users.get(access, 0) + 1
+        return access
 
-    async def close(self, thread: StoreThread) -> None:
-        self._users[thread] -= 1
-        if self._users[thread]:
+    async def close(self, access: Access) -> None:
+        self._users[access] -= 1
+        if self._users[access]:
             return
-        del self._users[thread]
-        self._threads = {key: one for key, one in self._threads.items() if one is not thread}
-        await asyncio.to_thread(thread.close)
+        del self._users[access]
+        self._accesses = {key: one for key, one in self._accesses.items() if one is not access}
+        await _close(access)
 
 
-def _thread(settings: Settings, timing: Timing, complain: Callable[[str], None]) -> StoreThread:
+def _access(settings: Settings, timing: Timing, complain: Callable[[str], None]) -> Access:
     loop = asyncio.get_running_loop()
 
     def note(sentence: str) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may be gone
             loop.call_soon_threadsafe(complain, sentence)
 
-    return StoreThread(opened(settings, timing), limit_of_ms(timing.hold_ms), note=note)
+    limit_ms = limit_of_ms(timing.hold_ms)
+    releaser = Releaser(store_url(settings), settings.election.store.table, limit_ms, complain)
+    return Access(StoreThread(opened(settings, timing), limit_ms, note=note), releaser)
+
+
+async def _close(access: Access) -> None:
+    await access.releaser.close()
+    await asyncio.to_thread(access.thread.close)
 
 
 class Stored:
@@ -102,29 +116,29 @@ class Stored:
     def __init__(
         self, settings: Settings, threads: Threads, timing: Timing, holder: str, complain: Callable[[str], None]
     ) -> None:
-        url, table, name = store_url(settings), settings.election.store.table, row_name(settings)
-        limit_ms = limit_of_ms(timing.hold_ms)
-        self.releasers = Releasers(url, table, limit_ms, name, holder, complain)
+        self.name, self.holder = row_name(settings), holder
         self.threads = threads
-        self.thread = threads.open(settings, timing, complain)
+        self.access = threads.open(settings, timing, complain)
         self._loop = asyncio.get_running_loop()
         self._home = threading.get_ident()
         self._tell: Callable[[Input], None] = lambda _: None
         self._give_up: Callable[[StoreUnusable], None] = lambda _: None
         self._answered = False
         """The store has answered a request of this agent."""
-        self.port = self.thread.port(name, self._deliver, self._deliver)
+        self.port = self.access.thread.port(self.name, self._deliver, self._deliver)
 
-    def start(
-        self, tell: Callable[[Input], None], give_up: Callable[[StoreUnusable], None], *, releasers: bool
-    ) -> None:
+    def start(self, tell: Callable[[Input], None], give_up: Callable[[StoreUnusable], None], *, releases: bool) -> None:
         """`give_up`: the store is of no use before somebody changes something, and never was to this agent.
 
-        `releasers`: there is a guard, to whom the right to release after our death can be given.
+        `releases`: there is a guard, to whom the right to release after our death can be given.
         """
         self._tell, self._give_up = tell, give_up
-        if releasers:
-            self.releasers.keep_spare()
+        if releases:
+            self.access.releaser.keep()
+
+    def right(self, leadership: Leadership) -> tuple[int, str] | None:
+        """To release this lease after our death: for the guard of this leadership."""
+        return self.access.releaser.right(self.name, self.holder, leadership.token)
 
     def ask(self, number: int, request: StoreRequest) -> None:
         self.port.ask(number, request)
@@ -132,12 +146,11 @@ class Stored:
     async def close(self) -> None:
         """What was asked last is still done: it may be the release."""
         self.port.close()
-        await self.releasers.close()
-        await self.threads.close(self.thread)
+        await self.threads.close(self.access)
 
     @property
     def counters(self) -> dict[str, int]:
-        return {f"store_{name}": count for name, count in dataclasses.asdict(self.thread.counts).items()}
+        return {f"store_{name}": count for name, count in dataclasses.asdict(self.access.thread.counts).items()}
 
     def _deliver(self, given: Input) -> None:
         """In the store's thread (the loop may be gone: then nobody waits for it), or in that of the loop itself."""

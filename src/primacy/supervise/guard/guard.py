@@ -75,6 +75,8 @@ HANDLE_BYTES = socket.CMSG_SPACE(4)
 """At most one descriptor comes with a packet."""
 LINGER_MS = 100
 """A dying agent closes its socket before its death can be seen; for so long an end of file may turn out to be one."""
+LINGER_ON_LEASE_MS = 5_000
+"""The same on a lease: who holds hundreds wakes as many guards while it dies, and waits for a processor behind them."""
 
 
 def may_release(guard: Guard) -> bool:
@@ -165,13 +167,16 @@ class Guard:
         if run is not None and run.trace is not None:
             due.append(0 if run.trace.more else run.trace.quiet_at)
         if run is None and self.cut_ms < tree.NEVER_MS:
-            due.append(self.cut_ms + LINGER_MS)
+            due.append(self.cut_ms + self.linger_ms())
         return min(due, default=tree.NEVER_MS)
 
     def finished(self) -> bool:
         if self.run is not None:
             return False
-        return self.agent_dead or self.leaving or tree.now_ms() >= self.cut_ms + LINGER_MS
+        return self.agent_dead or self.leaving or tree.now_ms() >= self.cut_ms + self.linger_ms()
+
+    def linger_ms(self) -> int:
+        return LINGER_ON_LEASE_MS if self.releaser >= 0 else LINGER_MS
 
     # --- the agent's words
 
