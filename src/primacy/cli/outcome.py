@@ -15,11 +15,14 @@ import click
 from primacy.cli.call import SpanMs
 from primacy.cli.local import Local
 from primacy.control.acting import ACTS
-from primacy.errors import Refused
+from primacy.errors import Later, Refused
 
 EVERY_S = 0.05
+AGAIN_S = 0.5
+"""Between two tries: each one is an entry of the audit trail."""
 WITHIN = "15s"
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def wait_options(command: F) -> F:
@@ -69,6 +72,21 @@ def wait_for_end(here: Local, node: str, within_ms: int) -> dict[str, Any]:
             return state
         late = "has said nothing since" if is_over else "still leads"
         patience.spend(row, f"node {node} {late}; see: primacy status")
+
+
+def when_taken(ask: Callable[[], T], within_ms: int) -> T:
+    """Asks again while the answer is "not yet", for so long. Says once what it waits for."""
+    ends, said = time.monotonic() + within_ms / 1_000, False
+    while True:
+        try:
+            return ask()
+        except Later as why:
+            if time.monotonic() >= ends:
+                raise
+            if not said:
+                click.echo(f"waits: {why}", err=True)
+                said = True
+        time.sleep(AGAIN_S)
 
 
 class Patience:

@@ -17,7 +17,7 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json, type_yes, yes_option
 from primacy.cli.local import Local, local, local_options, this_node
-from primacy.cli.outcome import leader_of, look, sentence, wait_for_end, wait_for_leader, wait_options
+from primacy.cli.outcome import leader_of, look, sentence, wait_for_end, wait_for_leader, wait_options, when_taken
 from primacy.errors import Refused, UsageError
 
 
@@ -53,13 +53,16 @@ def transfer(call: Call, /, *, node: str, no_wait: bool, within_ms: int, as_json
     Waits until NODE leads, and its command runs; exit code 1, with the reason, if another one leads.
     """
     here = local(call, **where)
-    before = here.get("/v1/state")
-    if before["leader"] == node:
-        _say(
-            as_json, {**before, "waits_for": None}, f"node {node} leads already (term {before['term']}): nothing to do"
-        )
+
+    def asked() -> tuple[dict[str, Any], dict[str, Any] | None]:
+        before = here.get("/v1/state")
+        return before, None if before["leader"] == node else here.order("transfer", to=node)
+
+    before, state = when_taken(asked, 0 if no_wait else within_ms)
+    if state is None:
+        already = f"node {node} leads already (term {before['term']}): nothing to do"
+        _say(as_json, {**before, "waits_for": None}, already)
         return
-    state = here.order("transfer", to=node)
     begun = f"node {_whose(state)} steps down in favour of {node}"
     if no_wait:
         _say(as_json, state, begun)
