@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import click
 
-from primacy.cli.call import Call, checked_name
+from primacy.cli.call import Call, checked_name, not_empty
 from primacy.control import ADDRESS_FILE
 from primacy.control.client import FoundNode, ask, find
 from primacy.errors import NotReached, PrimacyError, UsageError
@@ -45,8 +45,9 @@ class Local(NamedTuple):
         return ask(self.found, f"/v1/{name}", body)
 
 
-def _at(ctx: click.Context, param: click.Parameter, value: str | None) -> None:  # noqa: ARG001
+def _at(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Said after the command, it wins over the one in front."""
+    not_empty(ctx, param, value)
     call = ctx.find_object(Call)
     if value is not None and call is not None:
         ctx.obj = call._replace(at=value)
@@ -76,7 +77,7 @@ def folder_options(command: F) -> F:
 
 def folder_name(node: str) -> str:
     """An id as the name of a folder: ids of Ghoti may have any character."""
-    name = quote(node, safe="")
+    name = quote(node, safe="", errors="surrogateescape")  # of the command line: it may be no text
     return name if name.strip(".") else name.replace(".", "%2E")
 
 

@@ -6,8 +6,9 @@ is ending: it may take minutes, and the leadership is kept meanwhile (G9).
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
@@ -15,7 +16,7 @@ import click
 from primacy.cli.call import SpanMs
 from primacy.cli.local import Local
 from primacy.control.acting import ACTS
-from primacy.errors import Later, Refused
+from primacy.errors import Later, NotReached, Refused
 
 EVERY_S = 0.05
 AGAIN_S = 0.5
@@ -72,6 +73,19 @@ def wait_for_end(here: Local, node: str, within_ms: int) -> dict[str, Any]:
             return state
         late = "has said nothing since" if is_over else "still leads"
         patience.spend(row, f"node {node} {late}; see: primacy status")
+
+
+@contextlib.contextmanager
+def goes_on(see: str) -> Iterator[None]:
+    """What was asked for is not taken back because nobody waits for it any more: Ctrl-C, or the node asked is gone."""
+    sentence = f"what was asked for goes on; see: {see}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(sentence, err=True)
+        raise
+    except NotReached as error:
+        raise NotReached(f"{error}; {sentence}") from None
 
 
 def when_taken(ask: Callable[[], T], within_ms: int) -> T:

@@ -17,7 +17,16 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json, type_yes, yes_option
 from primacy.cli.local import Local, local, local_options, this_node
-from primacy.cli.outcome import leader_of, look, sentence, wait_for_end, wait_for_leader, wait_options, when_taken
+from primacy.cli.outcome import (
+    goes_on,
+    leader_of,
+    look,
+    sentence,
+    wait_for_end,
+    wait_for_leader,
+    wait_options,
+    when_taken,
+)
 from primacy.errors import Refused, UsageError
 
 
@@ -89,7 +98,8 @@ def pause(
     end = f"primacy resume {whose}" if "passed_to" in state else "primacy resume"
     passed = {name: state[name] for name in ("passed_to", "passed_waits_for") if name in state}
     if not no_wait:
-        state = {**wait_for_end(here, whose, within_ms), **passed}
+        with goes_on("primacy status"):
+            state = {**wait_for_end(here, whose, within_ms), **passed}
     _say(as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
 
 
@@ -220,11 +230,13 @@ def _whose(state: dict[str, Any]) -> str:
 
 def _say_outcome(as_json: bool, here: Local, begun: str, wait: Callable[[], dict[str, Any]]) -> None:
     """What was begun, at once; then what came of it."""
+    if not as_json:
+        click.echo(begun)
+    with goes_on("primacy status"):
+        state = wait()
     if as_json:
-        print_json(wait())
+        print_json(state)
         return
-    click.echo(begun)
-    state = wait()
     click.echo(sentence(state, leader_of(*look(here))[1]))
 
 

@@ -67,7 +67,7 @@ def one_of(settings: Settings, name: str | None) -> Settings:
         near = difflib.get_close_matches(name, settings.elections, n=1, cutoff=0.6)
         meant = f"is {near[0]} meant? " if near else ""
         raise UsageError(
-            f"--election {name[:80]}: {settings.source or 'the file'} has no such election; {meant}There are "
+            f"--election {name[:80]}: {settings.source or 'the file'} has no such election; {meant}there are "
             f"{few(settings.elections)}"
         )
     return of_election(settings, name)
