@@ -16,7 +16,7 @@ from tests.processes.test_cli_agent import Node, Say, free_ports, say  # noqa: F
 from tests.processes.test_manual import WITHIN_S, leads, three
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.beside(order=12)
+pytestmark = pytest.mark.beside(order=302)
 
 GOES_ON = "what was asked for goes on; see: primacy members; to give up a change: primacy members cancel"
 
