@@ -161,7 +161,8 @@ def near_of(name: str, known: Collection[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return (f"is {near[0]} meant? " if near else "") + f"There are {', '.join(known)}"
+    there = ", ".join(known)
+    return f"is {near[0]} meant? There are {there}" if near else f"there are {there}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -19,6 +19,7 @@ from primacy.control.acting import ACTS
 from primacy.errors import Later, NotReached, Refused
 
 EVERY_S = 0.05
+ANSWERS_S = 2.0
 AGAIN_S = 0.5
 """Between two tries: each one is an entry of the audit trail."""
 WITHIN = "15s"
@@ -101,6 +102,15 @@ def when_taken(ask: Callable[[], T], within_ms: int) -> T:
                 click.echo(f"waits: {why}", err=True)
                 said = True
         time.sleep(AGAIN_S)
+
+
+def wait_for_answers(here: Local, state: dict[str, Any]) -> dict[str, Any]:
+    """A first start asks all nodes anew: who has not answered is known a moment later."""
+    ends = time.monotonic() + ANSWERS_S
+    while "not heard yet" in (state["waits_for"] or "") and time.monotonic() < ends:
+        time.sleep(EVERY_S)
+        state = here.get("/v1/state")
+    return state
 
 
 class Patience:

@@ -22,6 +22,7 @@ from primacy.cli.outcome import (
     leader_of,
     look,
     sentence,
+    wait_for_answers,
     wait_for_end,
     wait_for_leader,
     wait_options,
@@ -168,7 +169,7 @@ def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, *
             "cluster, or runs its command now, the command may run twice, and tokens may repeat."
         )
     type_yes(risk, yes, f"Election {node.election}: type yes to go on")
-    state = node.order("init", without=list(without))
+    state = wait_for_answers(node, node.order("init", without=list(without)))
     _say(as_json, state, f"node {state['node']} begins the cluster; see: primacy status")
 
 
