@@ -36,6 +36,7 @@ from primacy.errors import (
 )
 from primacy.node.ballot import packed
 
+NOBODY = 65534
 FULL = os.strerror(errno.ENOSPC)
 FILES = Path(__file__).parents[1] / "files"
 OWN = (
@@ -505,3 +506,19 @@ def test_a_cache_that_does_not_answer_is_named_with_the_next_command(say: Callab
     said = say("cache", "get", "b", "--api", "tcp://127.0.0.1:1", "--within-ms", "100")
     assert (said.code, said.out) == (3, "")
     assert said.err.endswith("; asked: tcp://127.0.0.1:1; which peers answer: primacy cache status\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
+def test_a_folder_of_another_user_is_not_an_empty_one(tmp_path: Path) -> None:
+    """ "Start one" would be wrong: one may run there."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    call = [sys.executable, "-m", "primacy.cli.main"]
+    if subprocess.run([*call, "--version"], user=NOBODY, check=False, capture_output=True).returncode:
+        pytest.skip("another user cannot read this checkout")
+    for command in ("status", "why", "step-down"):
+        ask = [*call, command, "--state-dir", f"{tmp_path}/state"]
+        said = subprocess.run(ask, user=NOBODY, check=False, capture_output=True, text=True, cwd="/")
+        wanted = (
+            f"primacy: the state folder {tmp_path}/state/primacy/main cannot be read by this user: say it as the user"
+        )
+        assert (said.returncode, said.stderr.startswith(wanted)) == (3, True), said

@@ -306,12 +306,28 @@ def _above(call: Call, config: str | None, state_dir: str | None, cluster: str |
 
 def _nobody(where: NodeFolder) -> str:
     """Says where it was looked, and what to do next."""
+    if _is_closed(where.folder):
+        return (
+            f"the state folder {where.folder} cannot be read by this user: say it as the user that runs the node, or "
+            "name the node's address with --at HOST:PORT"
+        )
     said = f"no node of election {where.election} runs here (its folder would be {where.folder})"
     for cluster, election in _running(os.path.dirname(where.above)):
         which = f" --cluster {cluster}" if cluster != os.path.basename(where.above) else ""
         which += f" --election {election}" if election != where.election else ""
         return f"{said}; there is one of cluster {cluster}, election {election}: primacy status{which}"
     return f"{said}; start one: primacy run -- CMD, or say --config or --state-dir as it was started"
+
+
+def _is_closed(folder: str) -> bool:
+    """It, or one above it, is somebody else's: whether a node runs there cannot be seen."""
+    try:
+        os.stat(folder)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return not os.access(folder, os.R_OK | os.X_OK)
 
 
 def _running(root: str) -> list[tuple[str, str]]:
