@@ -493,10 +493,10 @@ def test_a_full_disk_leaves_no_secret_and_names_the_file(say: Callable[..., Said
         assert say("new", "--dir", str(tiny)).err == f"primacy: --dir {tiny}: cannot write there: {FULL}\n"
         assert [each.name for each in tiny.iterdir()] == ["fill"]
         told = process("run", "--state-dir", f"{tiny}/state", "--", "true", cwd=tmp_path)
-        where = f"{tiny}/state/primacy/main/agent.lock"
+        where = f"the state folder {tiny}/state/primacy/main cannot be written"
         assert (told.returncode, told.stderr) == (
             4,
-            f"primacy: {where}: {FULL}; make room there, or say another --state-dir\n",
+            f"primacy: {where}: {FULL}; make room on that disk, or name another folder with --state-dir\n",
         )
     finally:
         subprocess.run(["umount", tiny], check=True)

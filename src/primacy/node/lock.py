@@ -14,7 +14,6 @@ import fcntl
 import os
 from typing import NamedTuple
 
-from primacy.errors import CannotHere
 from primacy.node.folder import Folder
 
 AGENT = "agent.lock"
@@ -42,18 +41,14 @@ class AgentLock:
     """The one writer of a folder."""
 
     def __init__(self, folder: Folder) -> None:
-        self.path = folder.path(AGENT)
         self.handle = folder.open(AGENT, os.O_RDWR | os.O_CREAT)
 
     def take(self) -> bool:
         """True if it is ours now; our process number then stands in the file, for whoever comes second."""
         if not _take(self.handle):
             return False
-        try:
-            os.ftruncate(self.handle, 0)
-            os.pwrite(self.handle, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:
-            raise CannotHere(f"{self.path}: {error.strerror}; make room there, or say another --state-dir") from None
+        os.ftruncate(self.handle, 0)
+        os.pwrite(self.handle, f"{os.getpid()}\n".encode(), 0)
         return True
 
     def holder(self) -> Holder:
