@@ -237,6 +237,7 @@ def test_G8_a_transfer_before_the_approval_is_refused_and_the_leader_stays(say: 
                     f"primacy pause {leader}\n"
                 )
         assert waiting(say, nodes[leader])["term"] == term, "nothing was done"
+        leads(say, nodes[to], lambda r: "an approval" in (r["waits_for"] or ""), "the same, seen from there")
         assert say("approve", "--state-dir", nodes[to].state).code == 0
         nodes[leader].runs(say)
         said = say("transfer", to, "--state-dir", nodes[third].state)
