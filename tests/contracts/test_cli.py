@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import signal
@@ -34,6 +36,8 @@ from primacy.errors import (
 )
 from primacy.node.ballot import packed
 
+NOBODY = 65534
+FULL = os.strerror(errno.ENOSPC)
 FILES = Path(__file__).parents[1] / "files"
 OWN = (
     *("contract", "check", "new", "keygen"),
@@ -428,3 +432,93 @@ def test_options_of_members_stand_behind_the_verb(capsys: pytest.CaptureFixture[
     assert entry.run(["members", "--state-dir", "x", "cancel"]) == 2
     assert "options stand behind the verb: primacy members cancel [OPTIONS]" in capsys.readouterr().err
     assert entry.run(["members", "cancel", "--within", "-1"]) == 2
+
+
+# --- what a careful stranger tries ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "option"),
+    [
+        (("--config", "", "run", "--", "true"), "--config"),
+        (("--node", "", "status"), "--node"),
+        (("--at", "", "status"), "--at"),
+        (("status", "--at", ""), "--at"),
+        (("status", "--config", ""), "--config"),
+        (("run", "--state-dir", "", "--", "true"), "--state-dir"),
+        (("run", "--node", "", "--", "true"), "--node"),
+        (("drain", "b", "--state-dir="), "--state-dir"),
+        (("members", "add", "d", "--addr", "h:1", "--config", ""), "--config"),
+        (("lease", "break", "main", "--store", ""), "--store"),
+    ],
+)
+def test_an_empty_value_is_no_default(say: Callable[..., Said], args: tuple[str, ...], option: str) -> None:
+    """`--config "$FILE"` of a script that did not set FILE ran the command without its cluster."""
+    assert say(*args) == (2, "", f"primacy: {option} is empty: leave it out, or give it a value\n")
+
+
+def test_an_empty_variable_is_none(say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PRIMACY_CONFIG", "PRIMACY_NODE", "PRIMACY_AT", "PRIMACY_STATE_DIR", "PRIMACY_STORE"):
+        monkeypatch.setenv(name, "")
+    assert say("contract").code == 0
+    assert "which store?" in say("lease", "list").err
+    assert say("check", "") == (2, "", "primacy: the name of the file is empty: leave it out, or say which\n")
+
+
+def test_an_error_that_cannot_be_written_keeps_its_exit_code(tmp_path: Path) -> None:
+    script = f"{sys.executable} -m primacy.cli.main status --state-dir {tmp_path}/none 2> /dev/full"
+    assert subprocess.run(["bash", "-c", script], check=False, timeout=60, cwd=tmp_path).returncode == 3
+
+
+def test_a_node_that_is_no_text_is_not_there(tmp_path: Path) -> None:
+    for command in ("why", "audit", "status"):
+        call = [sys.executable.encode(), b"-m", b"primacy.cli.main", b"--node", b"\xff", command.encode()]
+        said = subprocess.run(
+            [*call, b"--state-dir", b"none"], check=False, timeout=60, cwd=tmp_path, capture_output=True
+        )
+        assert (said.returncode, b"runs here" in said.stderr) == (3, True), said
+
+
+def test_a_full_disk_leaves_no_secret_and_names_the_file(say: Callable[..., Said], tmp_path: Path) -> None:
+    """Half a secret would be taken for one by the next try, and never written over."""
+    tiny = tmp_path / "tiny"
+    tiny.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tiny], check=False).returncode:
+        pytest.skip("a small disk needs the right to mount")
+    try:
+        with contextlib.suppress(OSError), (tiny / "fill").open("wb", buffering=0) as file:
+            while file.write(b"0" * 4096):
+                pass
+        assert say("keygen", f"{tiny}/secret").err == f"primacy: {tiny}/secret: cannot be written: {FULL}\n"
+        assert say("new", "--dir", str(tiny)).err == f"primacy: --dir {tiny}: cannot write there: {FULL}\n"
+        assert [each.name for each in tiny.iterdir()] == ["fill"]
+        told = process("run", "--state-dir", f"{tiny}/state", "--", "true", cwd=tmp_path)
+        where = f"the state folder {tiny}/state/primacy/main cannot be written"
+        assert (told.returncode, told.stderr) == (
+            4,
+            f"primacy: {where}: {FULL}; make room on that disk, or name another folder with --state-dir\n",
+        )
+    finally:
+        subprocess.run(["umount", tiny], check=True)
+
+
+def test_a_cache_that_does_not_answer_is_named_with_the_next_command(say: Callable[..., Said]) -> None:
+    said = say("cache", "get", "b", "--api", "tcp://127.0.0.1:1", "--within-ms", "100")
+    assert (said.code, said.out) == (3, "")
+    assert said.err.endswith("; asked: tcp://127.0.0.1:1; which peers answer: primacy cache status\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
+def test_a_folder_of_another_user_is_not_an_empty_one(tmp_path: Path) -> None:
+    """ "Start one" would be wrong: one may run there."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    call = [sys.executable, "-m", "primacy.cli.main"]
+    if subprocess.run([*call, "--version"], user=NOBODY, check=False, capture_output=True).returncode:
+        pytest.skip("another user cannot read this checkout")
+    for command in ("status", "why", "step-down"):
+        ask = [*call, command, "--state-dir", f"{tmp_path}/state"]
+        said = subprocess.run(ask, user=NOBODY, check=False, capture_output=True, text=True, cwd="/")
+        wanted = (
+            f"primacy: the state folder {tmp_path}/state/primacy/main cannot be read by this user: say it as the user"
+        )
+        assert (said.returncode, said.stderr.startswith(wanted)) == (3, True), said

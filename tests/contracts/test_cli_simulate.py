@@ -271,6 +271,7 @@ def test_faults_help_says_once_what_is_beyond_the_promise(say: Callable[..., Sai
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
+        (("--strategy", "zz"), "--strategy zz: there is no such strategy; there are raft, lease"),
         (("--strategy", "raftt"), "--strategy raftt: there is no such strategy; is raft meant? There are raft, lease"),
         (("--profile", "lam"), "--profile lam: raft has no such profile; is la"),
         (("--profile", "ghoti"), "--profile ghoti: raft has no such profile;"),

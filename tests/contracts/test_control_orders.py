@@ -19,6 +19,7 @@ from tests.support.control_harness import (
     VIEW,
     Play,
     Served,
+    Work,
     folder,
     node_status,
     serve,
@@ -51,6 +52,27 @@ def test_every_order_becomes_its_input(serve: Callable[[Play], None]) -> None:
         served.agent.shown = node_status(FOLLOWS._replace(role=Role.RECOVERING, waits_for=waits))
         assert (await served.post("/v1/init", {"without": ["gone"]}))[0] == 200
         assert served.agent.told[-1] == Init(wall_ms, ("gone",))
+
+    serve(play)
+
+
+def test_a_leader_with_nothing_to_hand_over_refuses_a_transfer(serve: Callable[[Play], None]) -> None:
+    """Only where it is asked for: placement names who campaigns first, so that a resignation serves it as well."""
+
+    async def play(served: Served) -> None:
+        begins = node_status(VIEW._replace(waits_for="its work to start"))
+        for shown, says, again in (
+            (begins, "node a leads, and has nothing to hand over before its work has started: it waits for", True),
+            (begins._replace(approval_term=7), "first primacy approve a --term 7, then transfer. Or", False),
+            (node_status(work=Work(state="stopping")), "node a steps down already: when another node leads", False),
+        ):
+            served.agent.shown = shown
+            status, said = await served.post("/v1/transfer", {"to": "b"})
+            assert (status, says in said["error"], said.get("again", False)) == (409, True, again), said
+            assert served.agent.told == []
+            assert order_of("transfer", {"to": "b"}, shown) == StepDown("b", "an operator asked for it")
+            assert (await served.post("/v1/step-down"))[0] == 200
+            served.agent.told.clear()
 
     serve(play)
 

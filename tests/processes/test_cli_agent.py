@@ -303,7 +303,10 @@ def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path:
         waiting = nodes["b"].until(say, lambda s: all(row["heard_ms"] is not None for row in s["nodes"]), "all heard")
         assert (waiting["role"], waiting["term"]) == ("recovering", 0)
         assert "primacy init, once, on one node" in say("status", "--state-dir", nodes["b"].state).out
-        assert say("init", "--yes", "--state-dir", nodes["b"].state).code == 0
+        begun = say("init", "--yes", "--state-dir", nodes["b"].state)
+        assert (begun.code, "node b begins the cluster" in begun.out, "not heard" in begun.out) == (0, True, False), (
+            begun
+        )
 
         def running() -> dict[str, Any] | None:
             said = [node._document(say) for node in nodes.values()]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,117 @@ def test_approvals_that_make_no_sense(body: dict[str, Any], says: str) -> None:
         order_of("approve", body, node_status)
     with pytest.raises(Refused, match="does not wait for an approval"):
         order_of("approve", {"node": "a", "term": 7}, node_status._replace(approval_term=0))
+
+
+@contextlib.contextmanager
+def three(folder: Path, strategy: str, more: str = "", *args: str) -> Iterator[dict[str, Node]]:
+    """A cluster of three, by the names of its nodes."""
+    names = ("a", "b", "c")
+    listed = ", ".join(f'{n}: {{addr: "127.0.0.1:{p}"}}' for n, p in zip(names, free_ports(3), strict=True))
+    whole = (
+        FILE.format(nodes=listed)
+        .replace("explicit", "auto")
+        .replace("profile: lan", f"profile: lan, strategy: {strategy}")
+    )
+    (folder / "primacy.yaml").write_text(whole + more)
+    write_secret(folder / "secret")
+    nodes = {name: Node(folder, *args, state=f"state-{name}", front=("--node", name)) for name in names}
+    try:
+        yield nodes
+    finally:
+        codes = [node.end() for node in nodes.values()]
+    assert codes == [0, 0, 0]
+
+
+def leads(say: Say, node: Node, check: Callable[[dict[str, Any]], Any], what: str) -> dict[str, Any]:  # noqa: F811
+    """The row of the leader, as this node sees it, once it is as it is wanted."""
+
+    def row(s: dict[str, Any]) -> dict[str, Any]:
+        return next((r for r in s["rows"] if r["node"] == s["leader"] and r["role"] == "leader"), {})
+
+    return row(node.until(say, lambda s: row(s) and check(row(s)), what))
+
+
+def test_G8_a_transfer_before_the_approval_is_refused_and_the_leader_stays(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    """It has no release to give: it could only resign, and any node would win."""
+    with three(tmp_path, "raft, mode: manual") as nodes:
+        waits = leads(say, nodes["a"], lambda r: "an approval" in (r["waits_for"] or ""), "a leader that waits")
+        leader, term = waits["node"], waits["term"]
+        to, third = (name for name in nodes if name != leader)
+        for asked_at in (leader, third):
+            for more in ((), ("--no-wait",), ("--json",)):
+                refused = say("transfer", to, *more, "--state-dir", nodes[asked_at].state)
+                assert (refused.code, refused.out) == (1, "")
+                assert refused.err == (
+                    f"primacy: node {leader} waits for an approval and has nothing to hand over: first primacy approve "
+                    f"{leader} --term {term}, then transfer. Or let the others elect, without a start on {leader}: "
+                    f"primacy pause {leader}\n"
+                )
+        assert waiting(say, nodes[leader])["term"] == term, "nothing was done"
+        leads(say, nodes[to], lambda r: "an approval" in (r["waits_for"] or ""), "the same, seen from there")
+        assert say("approve", "--state-dir", nodes[to].state).code == 0
+        nodes[leader].runs(say)
+        said = say("transfer", to, "--state-dir", nodes[third].state)
+        assert (said.code, f"node {to} leads (term " in said.out, "waits for an approval" in said.out) == (
+            0,
+            True,
+            True,
+        )
+        assert say("pause", to, "--state-dir", nodes[third].state).code == 0, "the other remedy"
+        elected = leads(say, nodes[third], lambda r: r["node"] != to and "approve" in (r["waits_for"] or ""), "another")
+        said = say("step-down", "--state-dir", nodes[third].state)
+        assert (said.code, "waits for an approval: primacy approve" in said.out) == (0, True), (said, elected)
+
+
+def test_G8_bully_shows_the_approval_that_it_waits_for(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    """Its own sentences know of none: `approve` alone found nothing, and `step-down` waited for a start in vain."""
+    with three(tmp_path, "bully, mode: manual", "", "--allow-split-brain") as nodes:
+
+        def agreed() -> str:
+            """Two may lead for a moment, while the nodes start."""
+            said = [node.document(say) for node in nodes.values()]
+            rows = [row for state in said for row in state["rows"]]
+            of_leader = [row for row in rows if row["node"] == row["leader"]]
+            waits = bool(of_leader) and all("an approval" in (row["waits_for"] or "") for row in of_leader)
+            heard = all(row["heard_ms"] is not None for state in said for row in state["nodes"])
+            return said[0]["leader"] if waits and heard and len({row["leader"] for row in rows}) == 1 else ""
+
+        wait_until(agreed, "a leader that all follow", WITHIN_S, told=lambda: events(say, nodes["a"]))
+        said = say("step-down", "--state-dir", nodes["a"].state)
+        assert (said.code, "waits for an approval: primacy approve" in said.out) == (0, True), said
+
+        def runs() -> bool:
+            """Another one may lead by now, where a machine stalls: bully has no hold."""
+            say("approve", "--state-dir", nodes["a"].state)
+            return any(node.document(say)["workload"]["state"] == "running" for node in nodes.values())
+
+        wait_until(runs, "a start that was approved", WITHIN_S, told=lambda: events(say, nodes["a"]))
+
+
+def test_G8_a_transfer_during_the_start_waits_until_there_is_something_to_hand_over(
+    say: Say,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    permit = tmp_path / "permit"
+    with three(tmp_path, "raft", f"run: {{fence_command: [test, -e, {permit}]}}\n") as nodes:
+        fences = leads(say, nodes["a"], lambda r: "fence command" in (r["waits_for"] or ""), "a leader that fences")
+        leader = fences["node"]
+        to = next(name for name in nodes if name != leader)
+        for more in (("--no-wait",), ("--within", "1ms")):
+            refused = say("transfer", to, *more, "--state-dir", nodes[to].state)
+            assert (refused.code, "before its work has started: it waits for its fence" in refused.err) == (1, True)
+            assert "then say it again, or primacy step-down" in refused.err
+        still = leads(say, nodes["a"], bool, "a leader")
+        assert (still["node"], still["term"]) == (leader, fences["term"]), "nothing was done"
+        call = [sys.executable, "-m", "primacy.cli.main", "transfer", to, "--within", "60s"]
+        call += ["--state-dir", nodes[to].state]
+        asks = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        assert asks.stderr is not None
+        assert asks.stderr.readline().startswith(f"waits: node {leader} leads, and has nothing to hand over")
+        permit.touch()
+        out, err = asks.communicate(timeout=WITHIN_S)
+        assert (asks.returncode, f"node {to} leads" in out) == (0, True), err
+        nodes[to].runs(say)
 
 
 # --- the fence command ------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from primacy.errors import Later
 from tests.support import hanging_disk
 from tests.support.many_agents import CLUSTER, PATIENT, Agents, agents_in
 from tests.support.waiting import wait_until
@@ -119,6 +120,15 @@ def test_a_vote_that_hangs_in_its_disk_holds_up_no_other_election(agents: Agents
         wait_until(lambda: ballot.read_bytes() != before, "a that goes on there")
 
 
+def taken(agents: Agents, at: str) -> bool:
+    """Told to hand over to `a`: its command stamps a moment before its agent knows that it runs."""
+    try:
+        agents.agents[at].ask("/v1/transfer", FULL, {"to": "a"})
+    except Later:
+        return False
+    return True
+
+
 @pytest.mark.skipif(not IS_ROOT, reason="only root can mount a file system")
 def test_the_full_disk_of_one_election_costs_the_others_nothing(agents: Agents) -> None:
     """`a` leads it, and can save no vote: it leads no further term there until there is room again."""
@@ -130,7 +140,7 @@ def test_the_full_disk_of_one_election_costs_the_others_nothing(agents: Agents) 
                 while True:
                     file.write(bytes(4_096))
             agents.move(FULL, "b")
-            agents.agents["b"].ask("/v1/transfer", FULL, {"to": "a"})
+            wait_until(lambda: taken(agents, "b"), "a start that the leader knows of, too")
             lasting()
             agents.all_run(FULL, other="a")
         finally:

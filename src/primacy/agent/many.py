@@ -28,7 +28,7 @@ from primacy.agent.performer import sweep_lease_folders
 from primacy.agent.placing import Placing
 from primacy.agent.shared import Shared
 from primacy.agent.signals import EndSignals, take_turn
-from primacy.agent.state import agent_folder, state_root
+from primacy.agent.state import agent_folder, room_in, state_root
 from primacy.agent.stored import SharedThreads
 from primacy.control import AgentPort
 from primacy.control.control_server import Asked, PublicServer
@@ -171,7 +171,8 @@ class ManyAgent:
             ends.callback(lock.close)
             notifier = Notifier(os.environ, os.getpid())
             ends.callback(notifier.close)
-            await take_turn(lock, f"the agent of cluster {self.settings.cluster.name}", self.log, signals, notifier)
+            with room_in(folder):
+                await take_turn(lock, f"the agent of cluster {self.settings.cluster.name}", self.log, signals, notifier)
             if signals.exit_code is not None:
                 return signals.exit_code
             asyncio.get_running_loop().set_exception_handler(self._broken)

@@ -15,7 +15,7 @@ from primacy.agent.lifecycle import Agent, Plan
 from primacy.agent.notify import Notifier
 from primacy.agent.performer import sweep_lease_folders
 from primacy.agent.signals import EndSignals, take_turn
-from primacy.agent.state import open_state, owner_of
+from primacy.agent.state import open_state, owner_of, room_in
 from primacy.errors import CannotHere, InUse
 from primacy.loop import QuickLoop
 from primacy.node.folder import Folder
@@ -47,9 +47,10 @@ async def _run_agent(plan: Plan, signals: EndSignals) -> int:
         ends.callback(lock.close)
         notifier = Notifier(os.environ, os.getpid())
         ends.callback(notifier.close)
-        if not plan.waits:
-            _refuse_second(lock, folder, plan.settings)
-        await take_turn(lock, f"election {plan.settings.election.name}", plan.log, signals, notifier)
+        with room_in(folder):
+            if not plan.waits:
+                _refuse_second(lock, folder, plan.settings)
+            await take_turn(lock, f"election {plan.settings.election.name}", plan.log, signals, notifier)
         if signals.exit_code is not None:
             return signals.exit_code
         sweep_lease_folders(plan.clock)

@@ -5,8 +5,10 @@ In a cluster of several, `node` besides: whose ballot it is. While the node is p
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from primacy.errors import CannotHere, Refused, Unsafe
 from primacy.node.folder import Folder
@@ -126,3 +128,17 @@ def keep(folder: Folder, name: str, data: bytes) -> None:
         os.close(handle)
     folder.rename(name + ".new", name)
     folder.sync()
+
+
+@contextlib.contextmanager
+def room_in(folder: Folder) -> Iterator[None]:
+    """A disk without room for what an agent writes first is said with the folder's name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise CannotHere(
+            f"the state folder {folder.where} cannot be written: {error.strerror}; make room on that disk, or name "
+            "another folder with --state-dir"
+        ) from None

@@ -13,6 +13,7 @@ from primacy.agent.chosen import Chosen
 from primacy.agent.meter import Meter
 from primacy.agent.peers import Peers
 from primacy.control import Heard, NodeStatus
+from primacy.election.model import View
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
 from primacy.supervise.containment import containment_sentence
@@ -48,7 +49,7 @@ class StatusSource:
         return NodeStatus(
             settings=self.settings,
             node=strategy.seat.node,
-            view=strategy.view(now_ms),
+            view=self._view(now_ms),
             workload=workload,
             heard_ms=self._heard_ms(now_ms, others),
             counters=self._counters(),
@@ -91,6 +92,15 @@ class StatusSource:
         )
         told, self._told = self._told, now
         return now != told
+
+    def _view(self, now_ms: int) -> View:
+        """With what a start waits for on purpose (G8), of which bully, ring and a user's own strategy know nothing."""
+        view, node = self.chosen.strategy.view(now_ms), self.chosen.strategy.seat.node
+        if view.waits_for or not self.gate.waits:
+            return view
+        approval = f"an approval: primacy approve {node} --term {self.gate.approval_term}"
+        fence = "its fence command to succeed: run.fence_command; the log says how its tries ended"
+        return view._replace(waits_for=approval if self.gate.approval_term else fence)
 
     def _counters(self) -> dict[str, int]:
         counted = dict(self.workload.counters())

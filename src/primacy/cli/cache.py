@@ -218,7 +218,11 @@ class PeerOptions:
             async with self.client(apis or self.apis, within_ms) as client:
                 return await work(client)
 
-        return asyncio.run(asked())
+        try:
+            return asyncio.run(asked())
+        except NotReached as error:
+            where = ", ".join(apis or self.apis)
+            raise type(error)(f"{error}; asked: {where}; which peers answer: primacy cache status") from None
 
 
 @cache.command("get")

@@ -42,6 +42,8 @@ class Call(NamedTuple):
 
     def file(self, said: str | None = None) -> str | None:
         """The file that counts: the command's own, the one in front, the working folder's, or none."""
+        if said == "":
+            raise UsageError("the name of the file is empty: leave it out, or say which")
         if said or self.config:
             return said or self.config
         return FILE_NAME if os.path.isfile(FILE_NAME) else None
@@ -63,6 +65,13 @@ def json_option(command: F) -> F:
 def _or_in_front(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  # noqa: ARG001
     call = ctx.find_object(Call)
     return value or (call is not None and call.json)
+
+
+def not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+    """An empty value is a variable of a script that was not set: another file, node or folder would be meant."""
+    if value == "":
+        raise UsageError(f"{param.opts[0]} is empty: leave it out, or give it a value")
+    return value
 
 
 def config_option(command: F) -> F:
@@ -152,7 +161,8 @@ def near_of(name: str, known: Collection[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return (f"is {near[0]} meant? " if near else "") + f"There are {', '.join(known)}"
+    there = ", ".join(known)
+    return f"is {near[0]} meant? There are {there}" if near else f"there are {there}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -24,7 +24,8 @@ def help_(ctx: click.Context, /, *, words: tuple[str, ...]) -> None:
         if found is None:
             known = command.list_commands(above) if isinstance(command, click.Group) else []
             there = f"there are {', '.join(known)}" if known else "it has no verbs"
-            raise UsageError(f"{above.command_path} knows no {word[:40]!r}: {there}")
+            whose = f"a command of `{above.command_path}`" if command is not ctx.find_root().command else "a command"
+            raise UsageError(f"{word[:40]!r} is not {whose}: {there}")
         above, command = click.Context(found, parent=above, info_name=word), found
     click.echo(command.get_help(above))
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import click
 
-from primacy.cli.call import Call, checked_name
+from primacy.cli.call import Call, checked_name, not_empty
 from primacy.control import ADDRESS_FILE
 from primacy.control.client import FoundNode, ask, find
 from primacy.errors import NotReached, PrimacyError, UsageError
@@ -45,8 +45,9 @@ class Local(NamedTuple):
         return ask(self.found, f"/v1/{name}", body)
 
 
-def _at(ctx: click.Context, param: click.Parameter, value: str | None) -> None:  # noqa: ARG001
+def _at(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Said after the command, it wins over the one in front."""
+    not_empty(ctx, param, value)
     call = ctx.find_object(Call)
     if value is not None and call is not None:
         ctx.obj = call._replace(at=value)
@@ -76,7 +77,7 @@ def folder_options(command: F) -> F:
 
 def folder_name(node: str) -> str:
     """An id as the name of a folder: ids of Ghoti may have any character."""
-    name = quote(node, safe="")
+    name = quote(node, safe="", errors="surrogateescape")  # of the command line: it may be no text
     return name if name.strip(".") else name.replace(".", "%2E")
 
 
@@ -305,12 +306,28 @@ def _above(call: Call, config: str | None, state_dir: str | None, cluster: str |
 
 def _nobody(where: NodeFolder) -> str:
     """Says where it was looked, and what to do next."""
+    if _is_closed(where.folder):
+        return (
+            f"the state folder {where.folder} cannot be read by this user: say it as the user that runs the node, or "
+            "name the node's address with --at HOST:PORT"
+        )
     said = f"no node of election {where.election} runs here (its folder would be {where.folder})"
     for cluster, election in _running(os.path.dirname(where.above)):
         which = f" --cluster {cluster}" if cluster != os.path.basename(where.above) else ""
         which += f" --election {election}" if election != where.election else ""
         return f"{said}; there is one of cluster {cluster}, election {election}: primacy status{which}"
     return f"{said}; start one: primacy run -- CMD, or say --config or --state-dir as it was started"
+
+
+def _is_closed(folder: str) -> bool:
+    """It, or one above it, is somebody else's: whether a node runs there cannot be seen."""
+    try:
+        os.stat(folder)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return not os.access(folder, os.R_OK | os.X_OK)
 
 
 def _running(root: str) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from primacy import __version__
-from primacy.cli.call import CONFIG_VARIABLE, EXIT_INTERRUPTED, Call
+from primacy.cli.call import CONFIG_VARIABLE, EXIT_INTERRUPTED, Call, not_empty
 from primacy.errors import PrimacyError
 
 EXIT_SYSTEM = 4
@@ -98,6 +98,19 @@ primacy {version}: of many nodes, at most one runs it.
 """
 
 
+PLACES = ("--config", "--node", "--state-dir", "--store")
+"""Options that say what is meant; the default would be another one."""
+
+
+def _refuse_empty(command: click.Command) -> None:
+    """These options of a command and its verbs are not empty."""
+    for param in command.params:
+        if param.callback is None and param.opts[0] in PLACES:
+            param.callback = not_empty
+    for verb in getattr(command, "commands", {}).values():
+        _refuse_empty(verb)
+
+
 class Commands(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -111,6 +124,7 @@ class Commands(click.Group):
         module, _, attribute = lazy.home.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
+        _refuse_empty(command)
         return command
 
     def resolve_command(
@@ -134,13 +148,22 @@ class Commands(click.Group):
     "--config",
     metavar="FILE",
     envvar=CONFIG_VARIABLE,
+    callback=not_empty,
     help="The file of settings; default: $PRIMACY_CONFIG, else primacy.yaml here, if there is one.",
 )
 @click.option(
-    "--node", metavar="ID", envvar="PRIMACY_NODE", help="Which node of the file this is; default: $PRIMACY_NODE."
+    "--node",
+    metavar="ID",
+    envvar="PRIMACY_NODE",
+    callback=not_empty,
+    help="Which node of the file this is; default: $PRIMACY_NODE.",
 )
 @click.option(
-    "--at", metavar="HOST:PORT", envvar="PRIMACY_AT", help="The running node to speak to; default: $PRIMACY_AT."
+    "--at",
+    metavar="HOST:PORT",
+    envvar="PRIMACY_AT",
+    callback=not_empty,
+    help="The running node to speak to; default: $PRIMACY_AT.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Answers as one JSON document.")
 @click.option("-v", "--verbose", count=True, help="Say more; twice, say much more.")
@@ -226,7 +249,7 @@ def _complain(sentence: str, exit_code: int) -> int:
 def _show(text: str, exit_code: int) -> int:
     try:
         click.echo(text, err=True)
-    except BrokenPipeError:
+    except OSError:  # nobody reads it, or the disk is full: what happened is in the exit code
         _forget_output()
     return exit_code
 

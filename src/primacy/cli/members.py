@@ -14,6 +14,7 @@ import click
 
 from primacy.cli.call import Call, SpanMs, json_option, print_json, type_yes, yes_option
 from primacy.cli.local import Local, local, local_options, this_node
+from primacy.cli.outcome import goes_on
 from primacy.cli.requests import said_by
 from primacy.control.members import members_of
 from primacy.errors import Later, NotReached, Refused, UsageError
@@ -59,7 +60,7 @@ def members(ctx: click.Context, /, *, as_json: bool, **where: str | None) -> Non
         if (as_json and not ctx.obj.json) or any(where.values()):
             raise UsageError(f"options stand behind the verb: primacy members {ctx.invoked_subcommand} [OPTIONS]")
         return
-    shown = local(ctx.obj, **where).get("/v1/members")
+    shown = _members(local(ctx.obj, **where))
     if as_json:
         print_json(shown)
     else:
@@ -148,7 +149,7 @@ def apply(call: Call, /, *, yes: bool, config: str | None, **rest: Any) -> None:
     if not rows:
         raise UsageError("the file names no nodes: cluster.manager.nodes")
     here = local(call, config=config, **_where(rest))
-    shown = here.get("/v1/members")
+    shown = _known(_members(here))
     if not (changes := _changes(shown, rows)):
         click.echo(f"the file names the members of version {shown['version']}: nothing to apply")
         return
@@ -165,7 +166,7 @@ def apply(call: Call, /, *, yes: bool, config: str | None, **rest: Any) -> None:
 def renew(call: Call, /, *, node: str, **rest: Any) -> None:
     """Take NODE out and in again: for one that lost its memory while not all others answer."""
     here = local(call, config=rest["config"], **_where(rest))
-    row = next((row for row in here.get("/v1/members")["members"] if row["node"] == node), None)
+    row = next((row for row in _known(_members(here))["members"] if row["node"] == node), None)
     if row is None:
         raise UsageError(f"{node} is no member; see: primacy members")
     if node == here.get("/v1/members")["leader"]:
@@ -195,6 +196,7 @@ def force(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, 
     You vouch that NODE is gone for good: its machine is off or wiped, and its command does not run.
     """
     node = this_node(call, **where)
+    _members(node)
     risk = (
         f"You vouch that {', '.join(without)} is gone for good: its machine is off or wiped, and its command does not "
         "run. If it lives, the command may run twice."
@@ -213,12 +215,26 @@ def force(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, 
 @click.pass_obj
 def export(call: Call, /, **where: str | None) -> None:
     """Print the members as they stand in a file, below cluster.manager.nodes."""
-    shown = local(call, **where).get("/v1/members")
+    shown = _known(_members(local(call, **where)))
     for row in shown["members"]:
         said = [f'addr: "{row["addr"]}"']
         said += [f"kind: {row['kind']}"] if row["kind"] != "voter" else []
         said += [f"priority: {row['priority']}"] if row["priority"] else []
         click.echo(f"{row['node']}: {{{', '.join(said)}}}")
+
+
+def _members(here: Local) -> dict[str, Any]:
+    """As this node has them. Raises `Refused` where no node has any."""
+    shown: dict[str, Any] = here.get("/v1/members")
+    if shown["version"] is None and (strategy := here.get("/v1/state")["strategy"]) != "raft":
+        raise Refused(f"{strategy} keeps no list of members, which raft does; who takes part: primacy status")
+    return shown
+
+
+def _known(shown: dict[str, Any]) -> dict[str, Any]:
+    if shown["version"] is None:
+        raise NotReached(f"node {shown['node']} has no members yet: it waits for {shown['waits_for']}")
+    return shown
 
 
 # --- a change, from the order to its end ------------------------------------------------------------------------------
@@ -240,13 +256,14 @@ def _change(
     **where: str | None,
 ) -> None:
     here = local(call, config=config, **where)
-    before = here.get("/v1/members")
+    before = _members(here)
     if leaves and leaves == before["leader"]:
         type_yes(f"Node {leaves} leads: the command moves to another node first.", yes)
     _ask(here, within_ms, verb=verb, version=version, by=said_by(), **body)
-    shown = before if no_wait else _wait(here, before, within_ms, verb, body)
-    if verb == "remove" and not no_wait and not quiet:
-        shown = _wait_told(here, shown, body["node"])
+    with goes_on("primacy members; to give up a change: primacy members cancel"):
+        shown = before if no_wait else _wait(here, before, within_ms, verb, body)
+        if verb == "remove" and not no_wait and not quiet:
+            shown = _wait_told(here, shown, body["node"])
     if as_json:
         print_json(shown)
     elif not quiet:
@@ -373,8 +390,7 @@ def _changes(shown: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[str, ..
 
 def lines(shown: dict[str, Any]) -> list[str]:
     """The members, a row for each; then what is on its way."""
-    if shown["version"] is None:
-        raise NotReached(f"node {shown['node']} has no members yet: it waits for {shown['waits_for']}")
+    _known(shown)
     found = [f"version {shown['version']} (term {shown['term']})"]
     width = max(len(row["node"]) for row in shown["members"])
     for row in shown["members"]:

@@ -62,10 +62,14 @@ def keygen(file: str) -> None:
 def write_secret(path: Path) -> None:
     """A new file with mode 0600 from its first moment on. `O_EXCL`: neither an old file nor a link is followed."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(secrets.token_hex(SECRET_BYTES) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(SECRET_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink()  # half a secret, of a full disk, would be kept as one by the next try
+        raise
 
 
 def starter(nodes: int) -> str:

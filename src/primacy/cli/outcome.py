@@ -6,8 +6,9 @@ is ending: it may take minutes, and the leadership is kept meanwhile (G9).
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
@@ -15,11 +16,15 @@ import click
 from primacy.cli.call import SpanMs
 from primacy.cli.local import Local
 from primacy.control.acting import ACTS
-from primacy.errors import Refused
+from primacy.errors import Later, NotReached, Refused
 
 EVERY_S = 0.05
+ANSWERS_S = 2.0
+AGAIN_S = 0.5
+"""Between two tries: each one is an entry of the audit trail."""
 WITHIN = "15s"
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def wait_options(command: F) -> F:
@@ -69,6 +74,43 @@ def wait_for_end(here: Local, node: str, within_ms: int) -> dict[str, Any]:
             return state
         late = "has said nothing since" if is_over else "still leads"
         patience.spend(row, f"node {node} {late}; see: primacy status")
+
+
+@contextlib.contextmanager
+def goes_on(see: str) -> Iterator[None]:
+    """What was asked for is not taken back because nobody waits for it any more: Ctrl-C, or the node asked is gone."""
+    sentence = f"what was asked for goes on; see: {see}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(sentence, err=True)
+        raise
+    except NotReached as error:
+        raise NotReached(f"{error}; {sentence}") from None
+
+
+def when_taken(ask: Callable[[], T], within_ms: int) -> T:
+    """Asks again while the answer is "not yet", for so long. Says once what it waits for."""
+    ends, said = time.monotonic() + within_ms / 1_000, False
+    while True:
+        try:
+            return ask()
+        except Later as why:
+            if time.monotonic() >= ends:
+                raise
+            if not said:
+                click.echo(f"waits: {why}", err=True)
+                said = True
+        time.sleep(AGAIN_S)
+
+
+def wait_for_answers(here: Local, state: dict[str, Any]) -> dict[str, Any]:
+    """A first start asks all nodes anew: who has not answered is known a moment later."""
+    ends = time.monotonic() + ANSWERS_S
+    while "not heard yet" in (state["waits_for"] or "") and time.monotonic() < ends:
+        time.sleep(EVERY_S)
+        state = here.get("/v1/state")
+    return state
 
 
 class Patience:

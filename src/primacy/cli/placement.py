@@ -10,6 +10,7 @@ import click
 
 from primacy.cli.call import Call, SpanMs, config_option, json_option, print_json
 from primacy.cli.local import agent as found
+from primacy.cli.outcome import goes_on
 from primacy.control.client import FoundNode, ask
 from primacy.errors import Refused
 
@@ -36,7 +37,12 @@ def waiting_options(command: F) -> F:
     for option in (
         click.option("--no-wait", is_flag=True, help="Ask for it, and do not wait until it is done."),
         click.option(
-            "--within", "within_ms", default=WITHIN, metavar="TIME", type=SpanMs(), help="How long to wait; 5m."
+            "--within",
+            "within_ms",
+            default=WITHIN,
+            metavar="SPAN",
+            type=SpanMs(),
+            help="Wait at most so long; default: 5m.",
         ),
     ):
         command = option(command)
@@ -82,7 +88,8 @@ def rebalance(
     here = found(call, **where)
     said = ask(here, "/v1/placement") if dry_run else ask(here, "/v1/rebalance", {})
     if not dry_run and not no_wait:
-        said = _wait(here, within_ms, lambda now: not now["plan"])
+        with goes_on("primacy placement"):
+            said = _wait(here, within_ms, lambda now: not now["plan"])
     if as_json:
         print_json(said)
     else:
@@ -104,7 +111,8 @@ def drain(call: Call, /, *, node: str, as_json: bool, within_ms: int, no_wait: b
     here = found(call, **where)
     said = ask(here, "/v1/drain", {"node": node})
     if not no_wait:
-        said = _wait(here, within_ms, lambda now: set(_row(now, node)["leads"]) <= set(_row(now, node)["stays"]))
+        with goes_on("primacy placement"):
+            said = _wait(here, within_ms, lambda now: set(_row(now, node)["leads"]) <= set(_row(now, node)["stays"]))
     row = _row(said, node)
     if as_json:
         print_json(said)

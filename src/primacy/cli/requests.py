@@ -17,7 +17,17 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json, type_yes, yes_option
 from primacy.cli.local import Local, local, local_options, this_node
-from primacy.cli.outcome import leader_of, look, sentence, wait_for_end, wait_for_leader, wait_options
+from primacy.cli.outcome import (
+    goes_on,
+    leader_of,
+    look,
+    sentence,
+    wait_for_answers,
+    wait_for_end,
+    wait_for_leader,
+    wait_options,
+    when_taken,
+)
 from primacy.errors import Refused, UsageError
 
 
@@ -53,13 +63,16 @@ def transfer(call: Call, /, *, node: str, no_wait: bool, within_ms: int, as_json
     Waits until NODE leads, and its command runs; exit code 1, with the reason, if another one leads.
     """
     here = local(call, **where)
-    before = here.get("/v1/state")
-    if before["leader"] == node:
-        _say(
-            as_json, {**before, "waits_for": None}, f"node {node} leads already (term {before['term']}): nothing to do"
-        )
+
+    def asked() -> tuple[dict[str, Any], dict[str, Any] | None]:
+        before = here.get("/v1/state")
+        return before, None if before["leader"] == node else here.order("transfer", to=node)
+
+    before, state = when_taken(asked, 0 if no_wait else within_ms)
+    if state is None:
+        already = f"node {node} leads already (term {before['term']}): nothing to do"
+        _say(as_json, {**before, "waits_for": None}, already)
         return
-    state = here.order("transfer", to=node)
     begun = f"node {_whose(state)} steps down in favour of {node}"
     if no_wait:
         _say(as_json, state, begun)
@@ -86,7 +99,8 @@ def pause(
     end = f"primacy resume {whose}" if "passed_to" in state else "primacy resume"
     passed = {name: state[name] for name in ("passed_to", "passed_waits_for") if name in state}
     if not no_wait:
-        state = {**wait_for_end(here, whose, within_ms), **passed}
+        with goes_on("primacy status"):
+            state = {**wait_for_end(here, whose, within_ms), **passed}
     _say(as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
 
 
@@ -155,7 +169,7 @@ def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, *
             "cluster, or runs its command now, the command may run twice, and tokens may repeat."
         )
     type_yes(risk, yes, f"Election {node.election}: type yes to go on")
-    state = node.order("init", without=list(without))
+    state = wait_for_answers(node, node.order("init", without=list(without)))
     _say(as_json, state, f"node {state['node']} begins the cluster; see: primacy status")
 
 
@@ -217,11 +231,13 @@ def _whose(state: dict[str, Any]) -> str:
 
 def _say_outcome(as_json: bool, here: Local, begun: str, wait: Callable[[], dict[str, Any]]) -> None:
     """What was begun, at once; then what came of it."""
+    if not as_json:
+        click.echo(begun)
+    with goes_on("primacy status"):
+        state = wait()
     if as_json:
-        print_json(wait())
+        print_json(state)
         return
-    click.echo(begun)
-    state = wait()
     click.echo(sentence(state, leader_of(*look(here))[1]))
 
 

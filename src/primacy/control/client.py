@@ -73,7 +73,7 @@ def ask(
         answer = connection.getresponse()
         status, data = answer.status, answer.read(ANSWER_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        why = str(error) or type(error).__name__
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise NotReached(f"the node at {found.host}:{found.port} does not answer: {why}") from None
     finally:
         connection.close()

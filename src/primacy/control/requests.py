@@ -74,8 +74,11 @@ async def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: Ev
 
 
 async def _carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str) -> None:
-    before = events.newest
-    await port.order(order_of(name, body, port.status()), _told_by(name, body, said_at or port.status().node, said_at))
+    before, status = events.newest, port.status()
+    given = order_of(name, body, status)
+    if name == "transfer":  # not of placement, whose order of campaigns leads to the same node
+        _must_have_begun(status, str(body["to"]))
+    await port.order(given, _told_by(name, body, said_at or status.node, said_at))
     for entry in events.after(before):
         if entry.code in (Code.INIT_REFUSED, Code.MEMBERS_REFUSED) and entry.node == port.status().node:
             raise Later(entry.text) if entry.value else Refused(entry.text)
@@ -153,6 +156,26 @@ def _transfer(body: dict[str, Any], status: NodeStatus) -> Input:
     if heard is not None and (why := unable(heard.summary)):
         raise Refused(f"node {to} {why}, and cannot take over; nothing was stopped")
     return StepDown(successor=to, reason=reason)
+
+
+def _must_have_begun(status: NodeStatus, to: str) -> None:
+    """A leader that is ending its work already takes no successor. One of raft hands the role over with the release of
+    work that ran (G7); before that it could only resign, and any node would win. `Later` where it begins by itself."""
+    node = status.node
+    if status.workload.state in ("stopping", "stuck"):
+        raise Refused(f"node {node} steps down already: when another node leads, say it again if that is not {to}")
+    if status.settings.election.strategy != "raft" or not status.view.waits_for:
+        return
+    if status.approval_term:
+        raise Refused(
+            f"node {node} waits for an approval and has nothing to hand over: first primacy approve {node} --term "
+            f"{status.approval_term}, then transfer. Or let the others elect, without a start on {node}: "
+            f"primacy pause {node}"
+        )
+    raise Later(
+        f"node {node} leads, and has nothing to hand over before its work has started: it waits for "
+        f"{status.view.waits_for}; then say it again, or primacy step-down, and any node may win"
+    )
 
 
 def _asked(body: dict[str, Any]) -> str:
@@ -313,7 +336,8 @@ def _must_lead(status: NodeStatus, command: str) -> None:
     leader = status.view.leader
     if leader and leader != status.node:
         raise Refused(f"node {status.node} does not lead, {leader} does; there, say: primacy {command}")
-    raise Refused(f"node {status.node} does not lead, and knows of nobody who does; see: primacy status")
+    waits = f"; it waits for {status.view.waits_for}" if status.view.waits_for else ""
+    raise Refused(f"node {status.node} does not lead, and knows of nobody who does{waits}; see: primacy status")
 
 
 def _without(body: dict[str, Any], status: NodeStatus) -> tuple[str, ...]:

@@ -65,9 +65,9 @@ def one_of(settings: Settings, name: str | None) -> Settings:
         raise UsageError(f"which election? Say --election with one of {few(settings.elections)}")
     if name not in settings.elections:
         near = difflib.get_close_matches(name, settings.elections, n=1, cutoff=0.6)
-        meant = f"is {near[0]} meant? " if near else ""
+        there = f"is {near[0]} meant? There are" if near else "there are"
         raise UsageError(
-            f"--election {name[:80]}: {settings.source or 'the file'} has no such election; {meant}There are "
+            f"--election {name[:80]}: {settings.source or 'the file'} has no such election; {there} "
             f"{few(settings.elections)}"
         )
     return of_election(settings, name)
