@@ -270,15 +270,19 @@ MYSQL_MADE = """(SELECT MAX(UNIX_TIMESTAMP(c.CREATE_TIME)) FROM information_sche
 MYSQL_ASCII = "CONVERT({} USING ascii) COLLATE ascii_bin"
 
 MARIADB_COUNTED = "'COM_CHANGE_MASTER', 'COM_START_ALL_SLAVES', 'COM_START_SLAVE'"
+FOLLOWING = "following"
 MARIADB_START = f"""(SELECT GROUP_CONCAT(CASE v.VARIABLE_NAME WHEN 'UPTIME' THEN UNIX_TIMESTAMP() -
-      CAST(v.VARIABLE_VALUE AS UNSIGNED) ELSE v.VARIABLE_VALUE END ORDER BY v.VARIABLE_NAME SEPARATOR ':')
-    FROM information_schema.GLOBAL_STATUS AS v WHERE v.VARIABLE_NAME IN ({MARIADB_COUNTED}, 'UPTIME'))"""
+      CAST(v.VARIABLE_VALUE AS UNSIGNED) WHEN 'SLAVES_RUNNING' THEN IF(v.VARIABLE_VALUE = '0', NULL, '{FOLLOWING}')
+      ELSE v.VARIABLE_VALUE END ORDER BY v.VARIABLE_NAME SEPARATOR ':')
+    FROM information_schema.GLOBAL_STATUS AS v
+    WHERE v.VARIABLE_NAME IN ({MARIADB_COUNTED}, 'SLAVES_RUNNING', 'UPTIME'))"""
 """How often it was made to follow another server, and when it started. Both readings of the clock are those of the
 statement's beginning, so that their difference is the moment of the start, to the second, whatever the clock does.
 
 A restarted server counts as another one: with many settings it may have forgotten its last commits. So does one that
 followed another server in between: it may be writable again without that one's last commits, and neither its name nor
-its start tells."""
+its start tells. One that follows while it is writable, as where two follow each other all the time, was not *made* to
+follow: a word in its identity says it, and a look refuses it, so that nothing is ever written under that identity."""
 MARIADB_DRAWN = "RIGHT(UUID(), 17)"
 """What this start drew for its UUIDs: one that crashes in the second of its start may start again in that second, and
 may have forgotten commits in between."""
