@@ -64,7 +64,8 @@ class SqliteStore(SqlStore):
         self._limit_ms = limit_ms
         self._connection: sqlite3.Connection | None = None
         self._inode = (0, 0)
-        self._note = Note(self.path)
+        self._table = table
+        self._note = Note(self.path, table=table)
         self._before: dict[str, str | None] = {}
         """What the note said before the transaction that is open."""
         self._ear: Ear | None = None
@@ -373,7 +374,7 @@ class SqliteStore(SqlStore):
         self._note.close()
         real = single_name(self.path)
         refuse_single_mount(real)
-        self._note = Note(real)
+        self._note = Note(real, table=self._table)
         is_new = inode_of(self.path) is None
         if is_new and not self._create:
             raise NotReached(f"there is no file {self.path}")
