@@ -40,9 +40,10 @@ LEAST_VERSION = (3, 38, 0)
 MOUNTS = "/proc/self/mountinfo"
 NETWORK = (
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "glusterfs", "lustre", "gfs2", "ocfs2", "beegfs",
-    "9p", "virtiofs", "vboxsf", "davfs", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "fuse.davfs2",
-    "fuse.cephfs",
+    "9p", "virtiofs", "vboxsf", "davfs", "gpfs", "pvfs2", "prl_fs", "vmhgfs", "coda", "panfs", "wekafs",
 )  # fmt: skip
+LOCAL_FUSE = ("fuse.fuse-overlayfs", "fuse.encfs", "fuse.gocryptfs")
+"""Of the programs that serve files (FUSE), most over a network, those that are known to have them on a local disk."""
 
 
 class SqliteStore(SqlStore):
@@ -456,11 +457,16 @@ def refuse_single_mount(real: str, mounts: str = MOUNTS) -> None:
 def refuse_network(path: str, mounts: str = MOUNTS) -> None:
     """Raises if the file would lie on a network file system (RULES L5)."""
     kind = file_system_of(path, mounts)
-    if kind in NETWORK:
+    if is_network(kind):
         raise CannotHere(
-            f"{path} lies on a network file system ({kind}), whose locks cannot be trusted: use a local file, or a "
-            "database such as postgresql://host/db"
+            f"{path} lies on a network file system, or one that may be ({kind}), whose locks cannot be trusted: use a "
+            "local file, or a database such as postgresql://host/db"
         )
+
+
+def is_network(kind: str) -> bool:
+    """Or may be one."""
+    return kind in NETWORK or kind == "fuse" or (kind.startswith("fuse.") and kind not in LOCAL_FUSE)
 
 
 def file_system_of(path: str, mounts: str = MOUNTS) -> str:
