@@ -195,6 +195,26 @@ def test_L5_a_network_file_system_is_refused(tmp_path: Path) -> None:
     assert file_system_of(str(tmp_path / "x")), "this machine tells"
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["gpfs", "pvfs2", "prl_fs", "fuse", "fuse.juicefs", "fuse.gcsfuse", "fuse.mfs", "fuse.goofys", "fuse.vmhgfs-fuse",
+     "fuse.sshfs", "fuse.of-next-year"],
+)  # fmt: skip
+def test_L5_what_may_be_a_network_file_system_is_refused(kind: str, tmp_path: Path) -> None:
+    """Above all what a program serves (FUSE) that is not known to be local."""
+    mounts = tmp_path / "mounts"
+    mounts.write_text(MOUNTS.replace("nfs4", kind))
+    with pytest.raises(CannotHere, match=f"may be \\({kind}\\)"):
+        refuse_network("/srv/leases.db", str(mounts))
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "fuseblk", "fuse.fuse-overlayfs"])
+def test_L5_a_local_file_system_is_not_refused(kind: str, tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(MOUNTS.replace("nfs4", kind))
+    refuse_network("/srv/leases.db", str(mounts))
+
+
 def test_a_file_that_was_replaced_is_another_server(tmp_path: Path) -> None:
     """An old holder must not go on renewing in a file that nobody else sees."""
     path = tmp_path / "leases.db"

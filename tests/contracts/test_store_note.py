@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from primacy.election.store import Look, Renew, Take
+from primacy.election.store import Look, Prune, Renew, Take
 from primacy.store import perform
 from primacy.store.sqlite import SqliteStore
 from tests.support.store_harness import Harness, row
@@ -59,3 +60,38 @@ def test_L5_many_writes_that_fail_leave_the_note_as_it_was(file: Path, monkeypat
     monkeypatch.undo()
     assert Path(f"{file}-primacy").read_bytes() == before
     assert all(answer.done for answer in perform(store, [Renew(name, "a#1", 10, 1, seen.server) for name in names]))
+
+
+def test_L5_each_table_of_a_file_has_its_own_slots(file: Path) -> None:
+    """They share the note: what is written in one says nothing of the other. SQLite knows no case in their names."""
+    stores = [SqliteStore(str(file), table=table) for table in ("primacy_leases", "one", "two")]
+    for store in stores:
+        store.make_table(new=True)
+    tables = [Harness(store) for store in stores]
+    for token, table in enumerate(tables, 10):
+        assert table.take(new=row(token=token)).done, "the table was said to be new"
+    for seq in (1, 2):
+        assert all(table.renew(token=token, seq=seq).done for token, table in enumerate(tables, 10))
+    for token, table in enumerate(tables, 10):
+        seen = table.look(count=True)
+        assert seen.row is not None
+        assert seen.genesis is not None
+        assert (seen.row.token, seen.row.vouches) == (token, True)
+        assert seen.genesis.is_settled(seen.server)
+    in_capitals = Harness(SqliteStore(str(file), table="ONE")).look()
+    assert in_capitals == tables[1].look()._replace(link=in_capitals.link)
+    assert tables[1].release(token=11, seq=3).done
+    gone = tables[1].look(count=True)
+    assert gone.row is not None
+    assert gone.genesis is not None
+    assert tables[1].ask(Prune("job", gone.row, gone.server, gone.genesis)).done
+    assert tables[0].renew(token=10, seq=3).done
+    assert tables[2].renew(token=12, seq=3).done
+    with sqlite3.connect(file) as hand:
+        hand.execute("INSERT INTO one SELECT * FROM two WHERE name = 'job'")
+    hand.close()
+    copied = tables[1].look()
+    assert copied.row is not None
+    assert (copied.row.token, copied.row.vouches) == (12, False), "a row of another table"
+    data = Path(f"{file}-primacy").read_bytes()
+    assert (data.count(b"job\0"), data.count(b":genesis\0")) == (1, 1), "the usual table's, as ever"

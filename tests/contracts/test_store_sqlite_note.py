@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import stat
@@ -340,3 +341,49 @@ def test_L6_a_row_whose_text_is_broken_costs_the_others_of_its_batch_nothing(fil
     assert (bad.ok, bad.final) == (False, False)
     assert "a text is not UTF-8" in bad.reason
     assert [answer.ok for answer in perform(store, [Look("bad"), Look("job")])] == [False, True]
+
+
+MOUNTED = """
+import sys
+from primacy.store.sqlite import SqliteStore
+from tests.support.store_harness import Harness
+for path in sys.argv[1:]:
+    answer = Harness(SqliteStore(path)).look()
+    print(answer.ok, answer.final, answer.reason)
+"""
+
+
+def test_L5_a_file_that_is_mounted_by_itself_is_refused(tmp_path: Path) -> None:
+    """As `docker run -v /srv/leases.db:/app/leases.db`: each path has its own log and note, and its own holder.
+
+    A folder that is mounted has one of each, whatever its path; a path may have blanks and letters of any language.
+    """
+    host, alone, whole = tmp_path / "host", tmp_path / "by itself é", tmp_path / "whole é"
+    for folder in (host, alone, whole):
+        folder.mkdir()
+    store = SqliteStore(str(host / "leases.db"))
+    store.make_table(new=True)
+    word = Harness(store).take().server
+    store.close()
+    (alone / "leases.db").touch()
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("unshare is not here")
+    rights = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    script = 'mount --bind "$1/leases.db" "$2/leases.db" && mount --bind "$1" "$3" || exit 77\nshift 3\nexec "$@"'
+    paths = [str(folder / "leases.db") for folder in (host, alone, whole)]
+    done = subprocess.run(
+        [unshare, *rights, "--mount", "--propagation", "private", "sh", "-c", script, "sh", host, alone, whole,
+         sys.executable, "-c", MOUNTED, *paths],
+        check=False, capture_output=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    errors = done.stderr.decode()
+    if done.returncode == 77 or "unshare failed" in errors:
+        pytest.skip(f"nothing can be mounted here: {errors.strip()}")
+    assert done.returncode == 0, errors
+    by_host, by_itself, by_folder = done.stdout.decode().splitlines()
+    assert (by_host, by_folder) == ("True False ", "True False ")
+    assert by_itself.startswith("False True ")
+    assert "is mounted as a single file: mount its folder" in by_itself
+    assert not Path(f"{alone}/leases.db{SUFFIX}").exists()
+    assert Harness(store).server() == word

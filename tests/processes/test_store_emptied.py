@@ -47,7 +47,7 @@ def emptied(kind: str, here: Where, harness: Harness) -> None:
             connection.execute(f"DELETE FROM {TABLE}")
         connection.close()
     elif isinstance(found, Postgres):
-        found.admin(f"TRUNCATE {TABLE}", database="app")
+        found.admin(f"DELETE FROM {TABLE}", database="app")  # TRUNCATE makes another identity
     elif isinstance(found, MariaDb):
         found.admin(f"TRUNCATE app.{TABLE}")
     elif isinstance(found, Redis):

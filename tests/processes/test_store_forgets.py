@@ -91,7 +91,7 @@ def test_L5_a_dump_restored_into_the_running_server_vouches_for_nothing(here: Wh
         assert before.row is not None
         assert (back.row.token, back.row.seq, back.row.proof) == (before.row.token, before.row.seq, before.row.proof)
         assert not back.row.vouches, "or this dump looks like what was seen"
-        assert (back.server == before.server) is (way != "the table made anew")
+        assert (back.server == before.server) is (way not in ("the table made anew", "emptied"))
         assert not watcher.take(name, new=row("c#1", 12, 3), seen=before).done, "the evidence is of before"
         assert not harness.renew(name, server=back.server).done
         assert not harness.release(name).done
@@ -132,7 +132,7 @@ def test_L5_a_dump_of_before_the_mark_vouches_for_nothing(here: Where) -> None:
     before = harness.look()
     columns = "name, holder, token, seq, hold_ms, wait_ms, released, members, successor, server, written_at, proof"
     postgres().admin(
-        f"TRUNCATE {TABLE}", f"INSERT INTO {TABLE} ({columns}) SELECT {columns} FROM kept", "DROP TABLE kept",
+        f"DELETE FROM {TABLE}", f"INSERT INTO {TABLE} ({columns}) SELECT {columns} FROM kept", "DROP TABLE kept",
         database="app",
     )  # fmt: skip
     back = harness.look()
@@ -153,7 +153,9 @@ def test_L5_what_an_administrator_does_to_a_table_leaves_live_leases_alone(here:
         before = harness.look(count=True)
         postgres().admin(statement, database="app")
         after = harness.look(count=True)
-        assert (after.row, after.genesis, after.server) == (before.row, before.genesis, before.server), statement
+        assert (after.row, after.genesis) == (before.row, before.genesis), statement
+        changes = ("VACUUM FULL", "ALTER", "CLUSTER")
+        assert (after.server != before.server) is statement.startswith(changes), "what rewrites or alters it is told"
         assert after.row is not None
         assert after.row.vouches, statement
         assert harness.renew(seq=seq).done, statement
@@ -367,6 +369,55 @@ def test_L5_a_server_that_followed_another_one_is_another_server(pair: tuple[Rep
         harness.store.close()
 
 
+@needs_mariadb
+def test_L5_servers_that_follow_each_other_all_the_time_keep_no_lease(pair: tuple[Replicating, Replicating]) -> None:
+    """The one is writable, then the other, and nobody is made to follow: nothing else would tell what X forgot."""
+    x, y = pair
+    watcher, other = (Harness(open_store(one.url(), limit_ms=LIMIT_MS)) for one in pair)
+    watcher.store.make_table(new=True)  # type: ignore[attr-defined]
+    assert watcher.take().done
+    alone = watcher.look(count=True)
+    y.follow(x)
+    wait_for(lambda: _rows(y) >= 2, "Y to follow")
+    x.follow(y)
+    x.admin("SET GLOBAL read_only = 0")
+    wait_for(lambda: _follows(x), "X to follow")
+    for _ in range(2):
+        refused = looked(watcher)
+        assert not refused.ok
+        assert not refused.final, "it may be stopped"
+        assert "follows another server" in refused.reason
+        assert "STOP SLAVE" in refused.reason
+    assert not watcher.renew(server=alone.server).done
+    assert not watcher.release().done
+    assert not watcher.take("fresh", seen=_of_a_fresh_name(alone)).done
+    x.admin("SET GLOBAL read_only = 1")
+    y.admin("SET GLOBAL read_only = 0")
+    assert "follows another server" in looked(other).reason, "also as the next to be written to"
+
+    y.admin("STOP SLAVE")
+    promoted = looked(other)
+    assert promoted.ok, "a replica that is promoted"
+    assert other.take(new=row("b#1", 20, 2), seen=promoted).done
+    x.lead()
+    back = looked(watcher)
+    assert back.ok
+    assert back.server != alone.server
+    assert back.link != alone.link, "for those who trust what they have watched alone"
+    assert not back.genesis.is_settled(back.server)  # type: ignore[union-attr]
+    for harness in (watcher, other):
+        harness.store.close()
+
+
+def _of_a_fresh_name(seen: StoreAnswer) -> StoreAnswer:
+    """The same sight, of a name that has no row."""
+    return seen._replace(row=None)
+
+
+def _follows(one: MariaDb) -> bool:
+    return one.admin("SHOW GLOBAL STATUS LIKE 'Slaves_running'") == (("Slaves_running", "1"),)
+
+
 def _rows(one: MariaDb) -> int:
     import pymysql
 
@@ -374,6 +425,25 @@ def _rows(one: MariaDb) -> int:
         return int(one.admin("SELECT COUNT(*) FROM primacy_leases", database="app")[0][0])
     except pymysql.Error:
         return 0
+
+
+@needs_mariadb
+def test_L4_who_watches_a_server_that_is_fenced_begins_anew(tmp_path: Path) -> None:
+    """Another one may be written to meanwhile, and nothing of this one tells: so `trust: watched` must not hold on."""
+    with place("mariadb", tmp_path) as here:
+        harness, maria = here.harness(), server("mariadb")
+        assert isinstance(maria, MariaDb)
+        seen = harness.look()
+        assert harness.look().link == seen.link
+        maria.admin("SET GLOBAL read_only = 1")
+        try:
+            refused = harness.look()
+            assert "read-only" in refused.reason
+        finally:
+            maria.admin("SET GLOBAL read_only = 0")
+        back = harness.look()
+        assert (back.ok, back.server) == (True, seen.server)
+        assert back.link != seen.link
 
 
 @needs_mariadb

@@ -206,7 +206,7 @@ def test_a_server_that_hides_its_identifier_is_told_by_its_start(tmp_path: Path)
         assert before.startswith(f"postgresql:127.0.0.1:{found.port}:")
         assert harness.renew().done
         oid = found.admin("SELECT 'primacy_leases'::regclass::oid", database="app")[0][0]
-        assert before.endswith(f":{oid}"), "a table that is made anew has another number"
+        assert f".{oid}." in before, "a table that is made anew has another number"
         assert harness.look().position == 0
         assert harness.release(seq=2).done
         found.stop()

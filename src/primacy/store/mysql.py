@@ -7,8 +7,9 @@ a release changed, as their number says, and what stands in them is known. The c
 What changes the genesis row, too, is a short transaction: it locks that row, then the lease's, decides by
 `conditions.after`, and writes. Everybody locks in this order, so that nobody waits in a circle.
 
-A replica that only reads is refused, and so is a server that logs statements instead of rows: replicas would run our
-conditions anew, compare the server with themselves, and lose every write.
+A replica that only reads is refused, and so is a MariaDB that follows another server, for its rows are not its own
+alone; and a server that logs statements instead of rows: replicas would run our conditions anew, compare the server
+with themselves, and lose every write.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from primacy.store.sql import (
     take_values,
 )
 from primacy.store.sql_text import (
+    FOLLOWING,
     MARIADB_IDENTITY,
     MARIADB_POSITION,
     MARIADB_WHO,
@@ -127,7 +129,15 @@ class MysqlStore(SqlStore):
         found = self._execute(self.texts.counted if count else self.texts.look, {"names": list(names)})
         server, position, wall_ms, writable, number = found[0][:5]
         if not writable:
+            self.close()  # whoever watches begins anew, for another server may be written to meanwhile
             raise Refused(f"{self._where()} is read-only, like a replica: a lease needs the server that is written to")
+        if f":{FOLLOWING}:" in str(server):
+            self.close()
+            raise Refused(
+                f"{self._where()} follows another server: a lease needs the one server that is written to. If this one "
+                "is to be it, stop its replication (STOP SLAVE, RESET SLAVE ALL); servers that follow each other all "
+                "the time keep no lease"
+            )
         self._position = int(position or 0)
         rows = rows_of([values[5:] for values in found if values[5] is not None])
         self._kept.saw(self._connection, names, rows)

@@ -36,10 +36,12 @@ SLOTS_MAX = 1_000_000
 EMPTY = b"\0" * SLOT
 SPREAD_MAX = 8
 """Slots are read together if they are not spread over more than so many times as many."""
+KEY_BYTES = 32
 FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 PROOF_LETTERS = 16
 SHORT = NAME_MAX + PROOF_LETTERS
 """A name and a proof, with a checksum behind them: all that a slot of an earlier version holds."""
+DEFAULT_TABLE = "primacy_leases"
 CHANGES_AT = SLOT - 16
 """Where the head counts slots that were given to a name or taken from one; outside of its checksum."""
 
@@ -47,8 +49,9 @@ CHANGES_AT = SLOT - 16
 class Note:
     """One user's view of the note. All but `noted` is called under the database's write lock."""
 
-    def __init__(self, database: str, boot_id: str = BOOT_ID) -> None:
+    def __init__(self, database: str, boot_id: str = BOOT_ID, table: str = DEFAULT_TABLE) -> None:
         self.path = database + SUFFIX
+        self._table = table.lower()  # as SQLite compares them
         self._database = database
         self._boot_id = boot_id
         self._fd = -1
@@ -127,6 +130,18 @@ class Note:
 
     def noted(self, name: str) -> str | None:
         """Of its last write in this boot: `vouching`; None: there was none. What is torn vouches for nothing."""
+        return self._noted(self._key(name))
+
+    def _key(self, name: str) -> str:
+        """Under what the name stands in the note, which all tables of the file share.
+
+        In the usual table it is the name itself, as in notes of earlier versions. No name begins as the others do.
+        """
+        if self._table == DEFAULT_TABLE:
+            return name
+        return "*" + hashlib.blake2b(f"{self._table} {name}".encode(), digest_size=KEY_BYTES).hexdigest()
+
+    def _noted(self, name: str) -> str | None:
         if name in self._locked:
             return self._locked[name][1]
         slot, data = self._found(name)
@@ -137,7 +152,8 @@ class Note:
 
     def read(self, names: Sequence[str]) -> None:
         """Looks all of them up at once, for `noted`; under the lock. What is not where it was is left to that."""
-        slots = sorted((slot, name) for name in names if (slot := self._slots.get(name)) is not None)
+        keys = map(self._key, names)
+        slots = sorted((slot, key) for key in keys if (slot := self._slots.get(key)) is not None)
         if not self._held or not slots:
             return
         first, last = slots[0][0], slots[-1][0]
@@ -152,12 +168,13 @@ class Note:
     def write_all(self, texts: Mapping[str, str | None]) -> None:
         """As `write`, of many names: slots side by side are written together."""
         self._check_writable()
+        texts = {self._key(name): text for name, text in texts.items()}
         runs: list[tuple[int, bytes]] = []
         known = {name: self._locked[name][0] for name in texts if name in self._locked}
         for name, text in texts.items():
             slot = known.get(name)
             if slot is None or text is None:
-                self.write(name, text)
+                self._write_one(name, text)
                 continue
             self._locked[name] = (slot, text)
             runs.append((slot, _slot_of(name, text)))
@@ -173,6 +190,9 @@ class Note:
     def write(self, name: str, text: str | None) -> None:
         """Before the commit of what it says. None: the row is gone."""
         self._check_writable()
+        self._write_one(self._key(name), text)
+
+    def _write_one(self, name: str, text: str | None) -> None:
         slot = (self._locked.get(name) or self._found(name))[0]
         if text is None:
             if slot is not None:

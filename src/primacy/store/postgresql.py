@@ -54,6 +54,8 @@ CONNECT_S = 2
 """libpq gives a connection no less."""
 Options = Callable[[], dict[str, Any]]
 """libpq's words for where and who, asked anew for each connection: a password may have changed."""
+SESSION_ATTRS = "PGTARGETSESSIONATTRS"
+"""libpq's variable; a service file may say it, too."""
 PROBE = ":"
 """Begins a notification to oneself; no lease's name does."""
 PROBE_S = 0.3
@@ -62,6 +64,7 @@ NOT_FOR_US = ("42501", "42883", "0A000")
 """No right to a function, no such function, or not supported here."""
 MADE_JUST_NOW = ("23505", "42P07")
 DUPLICATE = "23505"
+READ_ONLY = "25006"
 NOT_A_TABLE_OF_LEASES = ("42703", "42804", "42809", "42883")
 """No such column, another type, another kind of thing, no such comparison."""
 MIGRATE_SHARE = 10
@@ -126,6 +129,7 @@ class PostgresqlStore(SqlStore):
         found = self._execute(self.texts.counted if count else self.texts.look, {"names": list(names)})
         server, position, wall_ms, read_only, number = found[0][:5]
         if read_only != "off":
+            self.close()  # another host may be the one; and whoever watches begins anew, for it may be written to
             raise Refused(f"{self._where()} is read-only, like a standby: a lease needs the server that is written to")
         rows = rows_of([values[5:] for values in found if values[5] is not None])
         return StatementResult(server, rows, number, position, wall_ms)
@@ -323,7 +327,7 @@ class PostgresqlStore(SqlStore):
     def _connect(self) -> None:
         self._given = self._options()
         limits = {"tcp_user_timeout": self._limit_ms, "connect_timeout": max(CONNECT_S, self._limit_ms // 1_000)}
-        options = {"application_name": "primacy", **self._given, **limits, "client_encoding": "UTF8"}
+        options = {"application_name": "primacy", **_of_hosts(self._given), **limits, "client_encoding": "UTF8"}
         try:
             connection = Limited.connect(autocommit=True, prepare_threshold=None, **options)
             if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
@@ -349,8 +353,10 @@ class PostgresqlStore(SqlStore):
                 f"{self._where()}: the table {self._table} is of an early version of primacy: drop it, once nobody "
                 f"uses it, or add what `primacy lease schema` prints for `proof`"
             )
-        if code == "55000" and "recovery" in text:
-            return Refused(f"{self._where()} is a standby: a lease needs the server that is written to")
+        if code == READ_ONLY or (code == "55000" and "recovery" in text):
+            self.close()
+            what = "is read-only" if code == READ_ONLY else "is a standby"
+            return Refused(f"{self._where()} {what}: a lease needs the server that is written to")
         if connection is None or connection.closed or not code or code[:2] in ("08", "57", "53"):
             self.close()
             return NotReached(text)
@@ -387,6 +393,14 @@ def options_of(url: str) -> Options:
                 f"not an address of PostgreSQL, such as postgresql://host:5432/db: {port[:20]!r} is no port"
             )
     return lambda: dict(found)
+
+
+def _of_hosts(given: dict[str, Any]) -> dict[str, Any]:
+    """Of several hosts the one that is written to, unless the user says which. Else libpq keeps to the first one that
+    answers, as a former primary that came back as a standby."""
+    said = "target_session_attrs" in given or "service" in given or SESSION_ATTRS in os.environ
+    hosts = given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST") or ""
+    return given if said or "," not in str(hosts) else {"target_session_attrs": "read-write", **given}
 
 
 def no_connection(where: str, said: str) -> PrimacyError:

@@ -35,7 +35,8 @@ class Dialect(NamedTuple):
     """How a database spells the old rules."""
 
     style: str
-    now: str
+    now: Callable[[str], str]
+    """The moment of the statement, to be compared with a column of this type."""
     latest: Callable[[str], str]
     """The latest moment that a column of this type holds."""
     column_type: str
@@ -46,10 +47,15 @@ def _mysql_latest(column_type: str) -> str:
     return "FROM_UNIXTIME(2147483647)" if column_type == "timestamp" else "'9999-12-31 23:59:59'"
 
 
+def _mysql_now(column_type: str) -> str:
+    """A DATETIME has no zone: the old nodes wrote it in the server's, and our own session is in UTC."""
+    return "NOW()" if column_type == "timestamp" else "CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone)"
+
+
 DIALECTS = {
     "MysqlStore": Dialect(
         "%({})s",
-        "NOW()",
+        _mysql_now,
         _mysql_latest,
         "SELECT data_type FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = :table "
         "AND column_name = 'expires_at'",
@@ -57,7 +63,7 @@ DIALECTS = {
     ),
     "PostgresqlStore": Dialect(
         "%({})s",
-        "now()",
+        lambda _: "now()",
         lambda _: "'infinity'",
         "SELECT data_type FROM information_schema.columns WHERE table_schema = ANY (current_schemas(false)) "
         "AND table_name = :table AND column_name = 'expires_at'",
@@ -65,7 +71,7 @@ DIALECTS = {
     ),
     "SqliteStore": Dialect(
         ":{}",
-        "datetime('now')",
+        lambda _: "datetime('now')",
         lambda _: "'9999-12-31 23:59:59'",
         "SELECT type FROM pragma_table_info(:table) WHERE name = 'expires_at'",
         "BEGIN IMMEDIATE",
@@ -99,7 +105,7 @@ class CoordinatorTable:
         """What stands there."""
         text = (
             "SELECT owner_id, CAST(expires_at AS CHAR(40)), "
-            f"CASE WHEN expires_at < {self._dialect.now} THEN 1 ELSE 0 END "
+            f"CASE WHEN expires_at < {self._dialect.now(self._column_type())} THEN 1 ELSE 0 END "
             f"FROM {self._table} WHERE lock_key = :key"
         )
         found = self._run(text, {"key": self._key})
@@ -107,8 +113,8 @@ class CoordinatorTable:
 
     def take(self, owner: str) -> bool:
         """By the old rules, and for good. True if it is ours now, which the owner proves: nobody else has that name."""
-        (kind, *_), *_ = self._run(self._dialect.column_type, {"table": self._table}) or [("",)]
-        latest = self._dialect.latest(str(kind).lower())
+        column_type = self._column_type()
+        latest = self._dialect.latest(column_type)
         values = {"owner": owner, "key": self._key}
         if self.look() is None:
             try:
@@ -119,11 +125,16 @@ class CoordinatorTable:
         else:
             update = (
                 f"UPDATE {self._table} SET owner_id = :owner, expires_at = {latest} "
-                f"WHERE lock_key = :key AND expires_at < {self._dialect.now}"
+                f"WHERE lock_key = :key AND expires_at < {self._dialect.now(column_type)}"
             )
             self._run(update, values)
         now = self.look()
         return now is not None and now.owner == owner
+
+    def _column_type(self) -> str:
+        """Of the old expiry; empty if there is none, which the next statement tells."""
+        (kind, *_), *_ = self._run(self._dialect.column_type, {"table": self._table}) or [("",)]
+        return str(kind).lower()
 
     def is_closed(self) -> bool:
         """An import has taken it for good."""

@@ -50,20 +50,25 @@ def spelled(text: str, style: str) -> str:
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 POSTGRESQL_START = "CAST(extract(epoch FROM pg_postmaster_start_time()) AS text)"
-POSTGRESQL_TABLE = "CAST(CAST(CAST('{table}' AS regclass) AS oid) AS text)"
-"""The table's own number: one that was dropped and made anew has another. An error if there is none."""
+POSTGRESQL_TABLE = """(SELECT concat_ws('.', d.oid, d.xmin) FROM pg_database AS d WHERE d.datname = current_database())
+    || '.' || (SELECT concat_ws('.', c.oid, c.xmin, (SELECT n.xmin FROM pg_namespace AS n WHERE n.oid = c.relnamespace))
+    FROM pg_class AS c WHERE c.oid = CAST('{table}' AS regclass))"""
+"""The numbers of database and table: one that was dropped and made anew, or copied by `CREATE DATABASE … TEMPLATE`, has
+others. And the transactions that last changed what the catalog says of database, table and schema: whatever was renamed
+and took its old name again, while a copy stood in its place, has others. VACUUM, ANALYZE and freezing leave them; what
+rewrites or alters the table, and GRANT, does not, and then a live holder moves along. An error if there is no table."""
 
 POSTGRESQL_IDENTITY = f"""'postgresql:' || s.system_identifier || ':' ||
     substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || ':' || {POSTGRESQL_START} || ':' ||
     {POSTGRESQL_TABLE}"""
-"""System identifier, timeline, start time and table. The timeline is the one that is written to now: the one in the
-control file is that of the last checkpoint, which a promoted standby makes late. A standby raises an error here, so it
-is never believed. The start time tells a data folder that was put back, which keeps all the rest."""
+"""System identifier, timeline, start time, database and table. The timeline is the one that is written to now: the one
+in the control file is that of the last checkpoint, which a promoted standby makes late. A standby raises an error here,
+so it is never believed. The start time tells a data folder that was put back, which keeps all the rest."""
 
 POSTGRESQL_PLAIN = f"""'postgresql:' || coalesce(host(inet_server_addr()), 'local') || ':' ||
     coalesce(inet_server_port(), 0) || ':' || {POSTGRESQL_START} || ':' || {POSTGRESQL_TABLE}"""
-"""Where the functions above are not for us, as with some providers: address, start time and table, which change at
-least as often. `pg_is_in_recovery` is asked instead of the error. There is no position then."""
+"""Where the functions above are not for us, as with some providers: address, start time, database and table, which
+change at least as often. `pg_is_in_recovery` is asked instead of the error. There is no position then."""
 
 POSTGRESQL_POSITION = "CAST(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') AS bigint)"
 POSTGRESQL_WALL = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)"
@@ -265,15 +270,19 @@ MYSQL_MADE = """(SELECT MAX(UNIX_TIMESTAMP(c.CREATE_TIME)) FROM information_sche
 MYSQL_ASCII = "CONVERT({} USING ascii) COLLATE ascii_bin"
 
 MARIADB_COUNTED = "'COM_CHANGE_MASTER', 'COM_START_ALL_SLAVES', 'COM_START_SLAVE'"
+FOLLOWING = "following"
 MARIADB_START = f"""(SELECT GROUP_CONCAT(CASE v.VARIABLE_NAME WHEN 'UPTIME' THEN UNIX_TIMESTAMP() -
-      CAST(v.VARIABLE_VALUE AS UNSIGNED) ELSE v.VARIABLE_VALUE END ORDER BY v.VARIABLE_NAME SEPARATOR ':')
-    FROM information_schema.GLOBAL_STATUS AS v WHERE v.VARIABLE_NAME IN ({MARIADB_COUNTED}, 'UPTIME'))"""
+      CAST(v.VARIABLE_VALUE AS UNSIGNED) WHEN 'SLAVES_RUNNING' THEN IF(v.VARIABLE_VALUE = '0', NULL, '{FOLLOWING}')
+      ELSE v.VARIABLE_VALUE END ORDER BY v.VARIABLE_NAME SEPARATOR ':')
+    FROM information_schema.GLOBAL_STATUS AS v
+    WHERE v.VARIABLE_NAME IN ({MARIADB_COUNTED}, 'SLAVES_RUNNING', 'UPTIME'))"""
 """How often it was made to follow another server, and when it started. Both readings of the clock are those of the
 statement's beginning, so that their difference is the moment of the start, to the second, whatever the clock does.
 
 A restarted server counts as another one: with many settings it may have forgotten its last commits. So does one that
 followed another server in between: it may be writable again without that one's last commits, and neither its name nor
-its start tells."""
+its start tells. One that follows while it is writable, as where two follow each other all the time, was not *made* to
+follow: a word in its identity says it, and a look refuses it, so that nothing is ever written under that identity."""
 MARIADB_DRAWN = "RIGHT(UUID(), 17)"
 """What this start drew for its UUIDs: one that crashes in the second of its start may start again in that second, and
 may have forgotten commits in between."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,11 +37,13 @@ log = logging.getLogger("primacy.store")
 
 LEAST_VERSION = (3, 38, 0)
 """RETURNING came with 3.35; since 3.38 every build has the JSON functions."""
+MOUNTS = "/proc/self/mountinfo"
 NETWORK = (
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "glusterfs", "lustre", "gfs2", "ocfs2", "beegfs",
-    "9p", "virtiofs", "vboxsf", "davfs", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "fuse.davfs2",
-    "fuse.cephfs",
+    "9p", "virtiofs", "vboxsf", "davfs", "gpfs", "pvfs2", "prl_fs", "vmhgfs", "coda", "panfs", "wekafs",
 )  # fmt: skip
+LOCAL_FUSE = ("fuse.fuse-overlayfs", "fuse.encfs", "fuse.gocryptfs")
+"""Of the programs that serve files (FUSE), most over a network, those that are known to have them on a local disk."""
 
 
 class SqliteStore(SqlStore):
@@ -62,7 +65,8 @@ class SqliteStore(SqlStore):
         self._limit_ms = limit_ms
         self._connection: sqlite3.Connection | None = None
         self._inode = (0, 0)
-        self._note = Note(self.path)
+        self._table = table
+        self._note = Note(self.path, table=table)
         self._before: dict[str, str | None] = {}
         """What the note said before the transaction that is open."""
         self._ear: Ear | None = None
@@ -369,7 +373,9 @@ class SqliteStore(SqlStore):
 
     def _connect(self) -> None:
         self._note.close()
-        self._note = Note(single_name(self.path))
+        real = single_name(self.path)
+        refuse_single_mount(real)
+        self._note = Note(real, table=self._table)
         is_new = inode_of(self.path) is None
         if is_new and not self._create:
             raise NotReached(f"there is no file {self.path}")
@@ -434,35 +440,53 @@ def single_name(path: str) -> str:
         return real  # it is not there yet; or opening it will tell
     if links > 1 and os.path.isfile(real):
         raise StoreUnusable(f"{real} has {links} names (hard links), and SQLite bears one only: remove the others")
-    if os.path.ismount(real):
-        raise StoreUnusable(
-            f"{real} is mounted as a single file: mount its folder, or others have other logs next to it"
-        )
     return real
 
 
-def refuse_network(path: str, mounts: str = "/proc/self/mountinfo") -> None:
-    """Raises if the file would lie on a network file system (RULES L5)."""
-    kind = file_system_of(path, mounts)
-    if kind in NETWORK:
-        raise CannotHere(
-            f"{path} lies on a network file system ({kind}), whose locks cannot be trusted: use a local file, or a "
-            "database such as postgresql://host/db"
+def refuse_single_mount(real: str, mounts: str = MOUNTS) -> None:
+    """Raises if this very file is a mount point: the kernel says so, for `os.path.ismount` sees other devices only.
+
+    Under two paths it would have two write-ahead logs and two notes, so that two nodes could hold one lease.
+    """
+    if os.path.ismount(real) or any(point == real for point, _ in mounted(mounts)):
+        raise StoreUnusable(
+            f"{real} is mounted as a single file: mount its folder, or others have other logs next to it"
         )
 
 
-def file_system_of(path: str, mounts: str = "/proc/self/mountinfo") -> str:
+def refuse_network(path: str, mounts: str = MOUNTS) -> None:
+    """Raises if the file would lie on a network file system (RULES L5)."""
+    kind = file_system_of(path, mounts)
+    if is_network(kind):
+        raise CannotHere(
+            f"{path} lies on a network file system, or one that may be ({kind}), whose locks cannot be trusted: use a "
+            "local file, or a database such as postgresql://host/db"
+        )
+
+
+def is_network(kind: str) -> bool:
+    """Or may be one."""
+    return kind in NETWORK or kind == "fuse" or (kind.startswith("fuse.") and kind not in LOCAL_FUSE)
+
+
+def file_system_of(path: str, mounts: str = MOUNTS) -> str:
     """The kind of file system of the folder that this file is, or would be, in; empty if the system does not tell."""
     folder = os.path.realpath(os.path.dirname(path) or ".")
     best, kind = "", ""
-    try:
-        with open(mounts, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                before, _, after = line.partition(" - ")
-                mount = before.split()[4].encode().decode("unicode_escape")  # blanks are written as \040
-                inside = folder == mount or folder.startswith(mount.rstrip("/") + "/")
-                if inside and len(mount) >= len(best):
-                    best, kind = mount, after.split()[0]
-    except OSError:
-        return ""
+    for point, named in mounted(mounts):
+        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, named
     return kind
+
+
+def mounted(mounts: str = MOUNTS) -> Iterator[tuple[str, str]]:
+    """Each mount point that this process sees, with its kind of file system; nothing if the system does not tell."""
+    try:
+        with open(mounts, "rb") as lines:
+            for line in lines:
+                before, _, after = line.partition(b" - ")
+                point = re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8) & 255]), before.split()[4])
+                yield os.fsdecode(point), after.split()[0].decode()  # a blank in it is written as \040
+    except OSError:
+        return
