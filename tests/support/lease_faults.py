@@ -10,6 +10,7 @@ from functools import partial
 
 from primacy.election.inputs import GuardLost, Health, Pause, Resume, StepDown, StoreNews
 from primacy.election.store import Look, Prune, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
+from primacy.settings.timing import stretched
 from primacy.sim.faults import store_engines
 from primacy.sim.world.engines import ETCD, KUBERNETES, MARIADB, POSTGRESQL, REDIS, SQLITE
 from primacy.sim.world.store import Table
@@ -100,7 +101,8 @@ def break_lease(u: LeaseWorld) -> None:
         return
     wait_ms = u.break_wait_ms(max(row.wait_ms, LAB.wait_ms, genesis.wait_max_ms))
     token = max(row.token + 1, genesis.floor + 1, seen.wall_ms)
-    new = Row(f"break#{u.chance.randrange(1, 2**60)}", token, row.seq + 1, row.hold_ms, wait_ms, False, row.members)
+    hold_ms = max(row.hold_ms, wait_ms * 99 // 101)
+    new = Row(f"break#{u.chance.randrange(1, 2**60)}", token, row.seq + 1, hold_ms, wait_ms, False, row.members)
     done = u.store.perform(Take(u.name, row, seen.server, new))
     if not done.done or done.row is None or (row.members and not u.break_releases_all):
         return
@@ -254,7 +256,7 @@ def _strike(
     if not holders and not watch.row.is_placeholder and u.chance.random() < 0.7:
         return False
     row, genesis = watch.row, answer.genesis
-    wait_ms = max(row.wait_ms, node.timing.wait_ms)
+    wait_ms = max(row.wait_ms, node.timing.wait_ms, stretched(row.hold_ms, node.timing.drift_ppm))
     if row.server != answer.server or not row.vouches or row.is_placeholder:
         wait_ms = max(wait_ms, 0 if genesis is None else genesis.wait_max_ms)
     left = max(1.0, watch.since + (wait_ms + 1) / node.rate - u.now)

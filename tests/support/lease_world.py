@@ -27,7 +27,7 @@ from primacy.election.inputs import (
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Leadership, Membership, Seat
 from primacy.election.store import FAILSAFE, Look, Renew, Row, StoreAnswer, StoreRequest, Take, holder_id
-from primacy.settings.timing import PROFILES, Timing
+from primacy.settings.timing import PPM, PROFILES, Timing
 from primacy.sim.world import engines
 from primacy.sim.world.engines import Engine
 from primacy.sim.world.store import SimStore, Table
@@ -37,6 +37,8 @@ LAB = PROFILES["lab"]
 
 SLOW = Timing(*(int(value * 2.5) for value in LAB[:-1]), LAB.drift_ppm)  # type: ignore[call-arg]
 """Times of a node that waits for longer than the others: who loses its row must know so (L3, `wait_max`)."""
+WORSE_PPM = 50_000
+"""All but the first node are told, in some trials, to reckon with clocks that are worse than its own, and have them."""
 BACKUPS_MAX = 40
 
 
@@ -111,6 +113,7 @@ class LeaseWorld:
         outside: str = "",
         outsider: bool = False,
         tables_anew: bool = True,
+        uneven: bool | None = None,
     ) -> None:
         self.chance = chance = Random(seed)
         self.kind = kind
@@ -140,7 +143,11 @@ class LeaseWorld:
         """Who starts again knows that the run lock covered its earlier starts (L4)."""
         slow_one = (drawn_mixed < 0.4 if mixed is None else mixed) and not failsafe
         drawn_engine = engines.drawn(chance, seed)
-        self.wait_max_ms = SLOW.wait_ms if slow_one else LAB.wait_ms
+        drawn_uneven = Random(f"{seed}/uneven").random() < 0.3  # drawn by itself, so that the seeds stay as they were
+        worse = drawn_uneven if uneven is None else uneven
+        others = LAB._replace(drift_ppm=WORSE_PPM) if worse else LAB
+        first = SLOW if slow_one else LAB
+        self.wait_max_ms = max(first.admitted_ms, others.admitted_ms)
         self.store = store(
             engine or drawn_engine,
             settled=drawn_settled < 0.5 if settled is None else settled,
@@ -167,10 +174,10 @@ class LeaseWorld:
         self.nodes = [
             Node(
                 name=name,
-                rate=1 + chance.choice((-1, 1)) * drift,
+                rate=1 + chance.choice((-1, 1)) * (WORSE_PPM / PPM if worse and index else drift),
                 offset_ms=chance.uniform(0, 1e6),
                 wall_ms=10**12 + chance.randrange(wall_spread_ms + 1),
-                timing=SLOW if slow_one and index == 0 else LAB,
+                timing=others if index else first,
             )
             for index, name in enumerate(self.names)
         ]

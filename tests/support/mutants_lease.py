@@ -73,6 +73,13 @@ class NotStretched(LeaseStrategy):
         return self.timing.hold_ms
 
 
+class HoldersDriftAlone(LeaseStrategy):
+    """L3: the holder's wait is believed, however fast the own clock may run."""
+
+    def _row_wait_ms(self, row):
+        return row.wait_ms
+
+
 class ChangeUnnoticed(LeaseStrategy):
     """L3: a change starts nothing anew; the take compares what was seen last."""
 
@@ -389,6 +396,12 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     ),
     LeaseMutant("L3-anchor-at-request", QUIET, AnchorAtRequest),
     LeaseMutant("L3-wait-not-stretched", ("sudden",), NotStretched, how={"look_every_ms": 3}),
+    LeaseMutant(
+        "L3-own-drift-ignored",
+        ("sudden",),
+        HoldersDriftAlone,
+        how={"look_every_ms": 3, "mixed": True, "uneven": True},
+    ),
     LeaseMutant("L3-change-unnoticed", QUIET, ChangeUnnoticed),
     LeaseMutant("L3-server-unnoticed", BLOW, ServerUnnoticed, engine=MARIADB),
     LeaseMutant("L3-identity-not-compared", BLOW, store=WithoutIdentity, engine=MARIADB),

@@ -25,6 +25,7 @@ from primacy.election.store import (
     Take,
     heir_of,
 )
+from primacy.settings.timing import stretched, waited
 
 
 class LeaseEvidence(LeaseState):
@@ -106,8 +107,22 @@ class LeaseEvidence(LeaseState):
     def _wait_ms(self, sight: Sighting) -> int:
         """The holder's own wait if it is longer than ours; the longest of all if its row may not be the newest."""
         row = sight.row
-        wait_ms = self._d_ms if row is None else max(self._d_ms, row.wait_ms)
+        wait_ms = self._d_ms if row is None else max(self._d_ms, self._row_wait_ms(row))
         return max(wait_ms, self._long_ms()) if row is None or self._may_be_old(sight, row) else wait_ms
+
+    def _row_wait_ms(self, row: Row) -> int:
+        """What this row asks for: its holder's wait, or its hold stretched by our own drift, if we reckon with more.
+
+        The holder knows how much its own clock may lose, and not how fast ours may run. A placeholder has no hold: its
+        wait is the table's.
+        """
+        if row.is_placeholder:
+            return self._on_own_clock(row.wait_ms)
+        return max(row.wait_ms, stretched(row.hold_ms, self.timing.drift_ppm))
+
+    def _on_own_clock(self, wait_ms: int) -> int:
+        """A wait for a hold that is not known, if our clock may be off by more than the default."""
+        return waited(wait_ms, self.timing.drift_ppm)
 
     def _may_be_old(self, sight: Sighting, row: Row) -> bool:
         """After it there may have been a holder of whom the store has forgotten everything, its wait included."""
@@ -119,7 +134,7 @@ class LeaseEvidence(LeaseState):
         return max(self._table_wait_ms(), self._longest_ms)
 
     def _table_wait_ms(self) -> int:
-        return max(self._wait_max_ms or WAIT_MAX_MS, self._d_ms)
+        return max(self._on_own_clock(self._wait_max_ms or WAIT_MAX_MS), self._d_ms)
 
     def _ripe_ms(self, sight: Sighting) -> int:
         """When the row has been watched for the whole wait.

@@ -464,7 +464,7 @@ class LeaseStrategy(LeaseHolder):
             self._take = None
         if row is not None:
             self._note_token(row.token)
-            self._longest_ms = max(self._longest_ms, row.wait_ms)
+            self._longest_ms = max(self._longest_ms, self._row_wait_ms(row))
         ours = self._ours(self._sight)
         if ours is not None and ours.token > self._used_token:
             effects.append(self._note(Code.ANSWER_LOST, ours.token, detail="a take was written but not answered"))
