@@ -43,8 +43,9 @@ BACKUPS_MAX = 40
 
 
 class Work:
-    def __init__(self, node: Node, leadership: Leadership) -> None:
+    def __init__(self, node: Node, leadership: Leadership, since: float) -> None:
         self.node = node
+        self.since = since
         self.boot = node.boot
         self.token = leadership.token
         self.until_ms = leadership.valid_until_ms
@@ -114,6 +115,7 @@ class LeaseWorld:
         outsider: bool = False,
         tables_anew: bool = True,
         uneven: bool | None = None,
+        proxied: bool = False,
     ) -> None:
         self.chance = chance = Random(seed)
         self.kind = kind
@@ -160,6 +162,8 @@ class LeaseWorld:
                 self.store.wall_ms = lambda: 10**12 + skew_ms + int(self.now)
         self.tables_anew = tables_anew
         """A dump may drop and make the table, which breaks no connection."""
+        self.proxied = proxied
+        """Between the nodes and the store stands what keeps the nodes' connections when the store starts again."""
         self.outsider = outsider
         """The last node is not of the failsafe list, and wants the row all the same (L7)."""
         self.outside = outside
@@ -320,7 +324,7 @@ class LeaseWorld:
         self.own_token_trouble += leadership.token < node.seen_token
         self.highest = max(self.highest, leadership.token)
         self.starts += 1
-        work = Work(node, leadership)
+        work = Work(node, leadership, self.now)
         node.works = [w for w in node.works if w.alive] + [work]
         self._dead_man(work)
         if self.chance.random() < 0.95:
@@ -367,17 +371,22 @@ class LeaseWorld:
     @property
     def direct(self) -> bool:
         """No pool passes on what left over a connection that broke (L4 `watched`, L5 etcd)."""
-        return self.store.engine.linked or self.watched
+        return (self.store.engine.linked or self.watched) and not self.proxied
+
+    @property
+    def _breaks(self) -> int:
+        """How often the store broke the connections that the nodes see."""
+        return 0 if self.proxied else self.store.breaks
 
     def _link(self, node: Node) -> int:
         """A new connection after every start of either side."""
         boot, breaks, number = node.link
-        if (boot, breaks) != (node.boot, self.store.breaks):
-            node.link = (node.boot, self.store.breaks, number + 1 if boot == node.boot else 1)
+        if (boot, breaks) != (node.boot, self._breaks):
+            node.link = (node.boot, self._breaks, number + 1 if boot == node.boot else 1)
         return node.link[2]
 
     def _ask(self, node: Node, number: int, request: StoreRequest) -> None:
-        boot, link, breaks = node.boot, self._link(node), self.store.breaks
+        boot, link, breaks = node.boot, self._link(node), self._breaks
 
         def answer(given: StoreAnswer, table: Table | None = None) -> None:
             if node.boot != boot:
@@ -395,7 +404,7 @@ class LeaseWorld:
                 self.after(self._delay(), lambda: answer(StoreAnswer(False, reason="connection lost")))
 
         def arrive() -> None:
-            broken = self.store.breaks != breaks and (self.direct or self.chance.random() < 0.5)
+            broken = self._breaks != breaks and (self.direct or self.chance.random() < 0.5)
             if node.cut or broken or self.chance.random() < self.loss:
                 fail()
                 return

@@ -157,8 +157,15 @@ class LinkIgnored(LeaseStrategy):
         return False
 
 
-class AnyLinkBelieved(LeaseStrategy):
-    """L5: a take counts over whichever connection it was done."""
+class GapUnnoticed(LeaseStrategy):
+    """L5: an observation goes on through a gap in which nothing was looked at."""
+
+    def _looked_away(self, now_ms):
+        return False
+
+
+class AnyLinkBelieved(GapUnnoticed):
+    """L5: a take counts over whichever connection it was done, on a base that a frozen node's gap does not stop."""
 
     def _same_link(self, asked, answer):
         return True
@@ -463,7 +470,16 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     LeaseMutant("L5-no-mark", BACK, store=WithoutMark, engine=POSTGRESQL),
     LeaseMutant("L5-any-raft-index", BACK, store=AnyIndex, engine=ETCD),
     LeaseMutant("L5-connection-ignored", BLOW, LinkIgnored, engine=ETCD),
-    LeaseMutant("L5-take-over-any-connection", BLOW, AnyLinkBelieved, TakeOverAnyLink, ETCD, how={"outside": "folder"}),
+    LeaseMutant("L5-gap-unnoticed", ("overlooked",), GapUnnoticed, engine=ETCD, how={"proxied": True}),
+    LeaseMutant(
+        "L5-take-over-any-connection",
+        BLOW,
+        AnyLinkBelieved,
+        TakeOverAnyLink,
+        ETCD,
+        how={"outside": "folder"},
+        base=(GapUnnoticed, SimStore),
+    ),
     LeaseMutant("L5-redis-without-master-replid", BACK, store=redis_named_by("run_id"), engine=REDIS),
     LeaseMutant(
         "L5-redis-without-run-id",

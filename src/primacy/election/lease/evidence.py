@@ -42,11 +42,15 @@ class LeaseEvidence(LeaseState):
         if answer.wall_ms > 0:
             self._store_wall = (now_ms, answer.wall_ms)
         self._unnamed = answer.watched
-        if answer.link != self._link:
+        if answer.link != self._link or self._away:
             if self._link is not None and self._broken_counts(answer):
                 self._watch_anew()
-            self._link, self._link_ms = answer.link, now_ms
+            if self._away and self._take is not None:
+                self._fell_ms = now_ms  # it may be done only now, in a history that its evidence is not from
+            self._link, self._link_ms, self._away = answer.link, now_ms, False
         self._bound = self._broken_counts(answer)
+        if self._bound:
+            self._answered_ms = now_ms
         if self._has_fallen(known, answer):
             effects.append(self._note(Code.OBSERVATION_RESTARTED, detail="the store went back", value=self._long_ms()))
             self._watch_anew()
@@ -62,6 +66,20 @@ class LeaseEvidence(LeaseState):
     def _broken_counts(self, answer: StoreAnswer) -> bool:
         """Where the identity does not tell all restarts, another connection starts every observation anew."""
         return answer.linked or self._is_watched()
+
+    def _looked_away(self, now_ms: int) -> bool:
+        """Where only the connection tells that the store came back, nothing was looked at for too long to rest on it.
+
+        A connection to a proxy goes on when the store behind it starts again, and a process that was stopped has seen
+        nothing of what happened meanwhile. So every observation begins anew if this node was woken later than it wanted
+        to be by more than the time between two looks. A store that answers slowly does no harm, nor does waiting for
+        a renewal that was told of. Where looks fail, the connection is another one next; if it is not, they may fail
+        for a hold. A holder has until TERM for its answers.
+        """
+        if self.deadline_ms is not None and now_ms > self.deadline_ms + self._look_ms:
+            return True
+        timing = self.timing
+        return now_ms > self._answered_ms + (timing.term_at_ms if self._lead else timing.hold_ms + self._answer_ms)
 
     def _evidence_link(self) -> int:
         """The connection that a write must use, as its evidence came over it; 0: any.

@@ -248,6 +248,10 @@ class LeaseState:
         """The connection that answered last, and when its first answer came."""
         self._bound = False
         """What was seen counts over this connection only (L4 `watched`, L5)."""
+        self._answered_ms = 0
+        """When the newest answer came, where that is so."""
+        self._away = False
+        """It has looked at nothing for too long, and nothing was answered since (L5)."""
         self._unnamed = False
         """The newest answer came from an engine that cannot name its start at the moment."""
         self._acked_ms: int | None = None
