@@ -156,6 +156,51 @@ def test_L3_the_wait_is_wait_max_wherever_the_last_holder_may_be_forgotten(row: 
     assert wait_ms + TICK_MS <= at_ms <= wait_ms + TICK_MS + LAN.heartbeat_ms
 
 
+@pytest.mark.parametrize(
+    ("row", "wait_ms"),
+    [
+        (row_of(hold_ms=10_000, wait_ms=10_203), stretched(10_000, 50_000)),
+        (row_of(hold_ms=10_000, wait_ms=12_000), 12_000),
+        (row_of(server="server-0"), 10_916),
+        (Row("", 5, 1, WAIT_MAX_MS, WAIT_MAX_MS, released=False, server="server-1"), 10_916),
+        (Row("", 5, 1, 20_000, 20_000, released=False, server="server-1"), 20_793),
+    ],
+    ids=["longer-hold", "holder-knows-worse", "another-identity", "placeholder", "imported"],
+)
+def test_L3_who_reckons_with_worse_clocks_than_the_holder_waits_for_longer(row: Row, wait_ms: int) -> None:
+    """What the row asks for knows how slow the holder's clock may be, and not how fast ours is."""
+    store = SimStore()
+    store.put("job", row)
+    harness = Harness(store=store, timing=LAN._replace(drift_ppm=50_000))
+    harness.tell(Started(WALL), at=0)
+    at_ms = taken_ms(harness)
+    assert wait_ms + TICK_MS <= at_ms <= wait_ms + TICK_MS + LAN.heartbeat_ms
+
+
+def test_L3_the_longest_wait_seen_under_the_name_is_stretched_too() -> None:
+    store = held_by(token=5, wait_ms=3_000)
+    before = store.table
+    store.put("job", row_of("c", token=6, hold_ms=18_000, wait_ms=18_000))
+    harness = Harness(store=store, timing=LAN._replace(drift_ppm=50_000))
+    harness.tell(Started(WALL))
+    look_until(harness, 1_000)
+    store.put_back(before)
+    harness.until(Look)
+    back_ms = harness.now
+    assert taken_ms(harness) > back_ms + stretched(18_000, 50_000)
+
+
+def test_L3_a_hold_of_good_clocks_is_admitted_as_if_they_had_the_default_error() -> None:
+    """Others reckon with that: 3,000 ms at 0.01 % make 3,001 ms, and a watcher of 1 % needs 3,061."""
+    timing = LAN._replace(drift_ppm=100)
+    assert timing.wait_ms < 3_060 < timing.admitted_ms == LAN.wait_ms
+    harness = Harness(store=SimStore(wait_max_ms=3_060), timing=timing)
+    harness.tell(Started(WALL))
+    with pytest.raises(AssertionError):
+        harness.until(Take)
+    assert "`primacy lease schema --wait-max-ms 3061`" in harness.waits()
+
+
 def test_L3_a_row_that_does_not_vouch_is_watched_for_wait_max_released_or_not() -> None:
     for released in (False, True):
         store = held_by()

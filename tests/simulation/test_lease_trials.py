@@ -211,6 +211,17 @@ def test_L4_watched_is_safe_on_a_store_that_never_tells_who_it_is() -> None:
         assert world.store.server == "server-1"
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_L5_a_node_that_stood_still_behind_a_proxy_begins_anew(watched: bool) -> None:
+    """A backup that is put back twice comes up under one name, and the proxy hides that the connection broke."""
+    struck = 0
+    for seed in range(20):
+        world = trial(seed, 10, ("overlooked",), engine=ETCD, proxied=True, watched=watched)
+        assert world.overlaps == []
+        struck += world.blows["etcd overlooked"]
+    assert struck > 20
+
+
 @pytest.mark.parametrize(
     ("engine", "outside"),
     [*((engine, "revert") for engine in ENGINES), (MARIADB, "hand"), (REDIS, "hand"), (KUBERNETES, "hand")],

@@ -10,6 +10,7 @@ from functools import partial
 
 from primacy.election.inputs import GuardLost, Health, Pause, Resume, StepDown, StoreNews
 from primacy.election.store import Look, Prune, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
+from primacy.settings.timing import stretched
 from primacy.sim.faults import store_engines
 from primacy.sim.world.engines import ETCD, KUBERNETES, MARIADB, POSTGRESQL, REDIS, SQLITE
 from primacy.sim.world.store import Table
@@ -100,7 +101,8 @@ def break_lease(u: LeaseWorld) -> None:
         return
     wait_ms = u.break_wait_ms(max(row.wait_ms, LAB.wait_ms, genesis.wait_max_ms))
     token = max(row.token + 1, genesis.floor + 1, seen.wall_ms)
-    new = Row(f"break#{u.chance.randrange(1, 2**60)}", token, row.seq + 1, row.hold_ms, wait_ms, False, row.members)
+    hold_ms = max(row.hold_ms, wait_ms * 99 // 101)
+    new = Row(f"break#{u.chance.randrange(1, 2**60)}", token, row.seq + 1, hold_ms, wait_ms, False, row.members)
     done = u.store.perform(Take(u.name, row, seen.server, new))
     if not done.done or done.row is None or (row.members and not u.break_releases_all):
         return
@@ -254,7 +256,7 @@ def _strike(
     if not holders and not watch.row.is_placeholder and u.chance.random() < 0.7:
         return False
     row, genesis = watch.row, answer.genesis
-    wait_ms = max(row.wait_ms, node.timing.wait_ms)
+    wait_ms = max(row.wait_ms, node.timing.wait_ms, stretched(row.hold_ms, node.timing.drift_ppm))
     if row.server != answer.server or not row.vouches or row.is_placeholder:
         wait_ms = max(wait_ms, 0 if genesis is None else genesis.wait_max_ms)
     left = max(1.0, watch.since + (wait_ms + 1) / node.rate - u.now)
@@ -327,6 +329,35 @@ def lost_take(u: LeaseWorld) -> None:
     u.swallows.append(swallow)
 
 
+def overlooked(u: LeaseWorld) -> None:
+    """The holder dies, and the store comes back from a backup. Who has looked at that stands still while another waits
+    and takes; then the same backup is put back, which comes up under the same name (etcd, L5).
+
+    Every way to the store is in order, and whoever took has it for some looks: what comes and goes between two looks of
+    a node that goes on looking, nobody can see behind a proxy."""
+    u.loss = u.slow = 0.0
+    longest_ms = 4 * LAB.heartbeat_ms
+
+    def again(table: Table) -> None:
+        if any(work.alive and u.now - work.since > longest_ms for node in u.nodes for work in node.works):
+            u.store.put_back(table)
+            _went(u, "overlooked")
+
+    def aim(node: Node, request: StoreRequest, answer: StoreAnswer, table: Table) -> bool:
+        others = [other for other in u.nodes if other is not node and other.machine is not None]
+        if not isinstance(request, Renew) or not answer.done or len(others) < 2:
+            return False
+        frozen = u.chance.choice(others)
+        span_ms = 1.1 * u.wait_max_ms + u.chance.uniform(0, 0.8) * LAB.hold_ms
+        u.after(0.2, lambda: u.crash(node) if node.machine is not None else None)
+        u.after(0.3, partial(u.store.put_back, table))
+        u.after(longest_ms, partial(u.pause, frozen, span_ms))
+        u.after(longest_ms + span_ms - u.chance.uniform(0.5, EARLY_MS), partial(again, table))
+        return True
+
+    u.aims.append(aim)
+
+
 def emptied(u: LeaseWorld) -> None:
     """Who waits for a table to be settled is cut off; others settle and use it; then somebody empties it (L9)."""
 
@@ -375,6 +406,7 @@ FAULTS: dict[str, Callable[[LeaseWorld], None]] = {
     for made in (
         *(cut, cut_peer, cut_listed, isolate, stall, crash, guard, people, news, away, backup),
         *(break_lease, prune, fresh, fail_over, back, remove, free_by_hand, blow, sudden, revive, lost_take, emptied),
+        overlooked,
     )
 }
 PLAIN = ("cut", "stall", "crash", "guard", "people", "away", "news")

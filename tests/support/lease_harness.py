@@ -18,7 +18,7 @@ from primacy.election.lease.state import TICK_MS
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Membership, Seat
 from primacy.election.store import WAIT_MAX_MS, Row, StoreAnswer, Take, holder_id
-from primacy.settings.timing import PROFILES
+from primacy.settings.timing import PROFILES, Timing
 from primacy.sim.world.store import SimStore
 
 LAN = PROFILES["lan"]
@@ -31,13 +31,18 @@ class Harness:
     """One machine and the store, with the clock in the tester's hand."""
 
     def __init__(
-        self, node: str = "a", store: SimStore | None = None, membership: Membership | None = None, **options: Any
+        self,
+        node: str = "a",
+        store: SimStore | None = None,
+        membership: Membership | None = None,
+        timing: Timing = LAN,
+        **options: Any,
     ):
         self.store = store or SimStore()
         self.now = 0
         self.link = 1
         seat = Seat(node, 7, membership or Membership.of(()), Random(1))
-        self.machine = LeaseStrategy(seat, LAN, LeaseOptions("job", **options))
+        self.machine = LeaseStrategy(seat, timing, LeaseOptions("job", **options))
         self.asked: list[AskStore] = []
         self.log: list[Effect] = []
 

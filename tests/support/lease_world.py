@@ -27,7 +27,7 @@ from primacy.election.inputs import (
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Leadership, Membership, Seat
 from primacy.election.store import FAILSAFE, Look, Renew, Row, StoreAnswer, StoreRequest, Take, holder_id
-from primacy.settings.timing import PROFILES, Timing
+from primacy.settings.timing import PPM, PROFILES, Timing
 from primacy.sim.world import engines
 from primacy.sim.world.engines import Engine
 from primacy.sim.world.store import SimStore, Table
@@ -37,12 +37,15 @@ LAB = PROFILES["lab"]
 
 SLOW = Timing(*(int(value * 2.5) for value in LAB[:-1]), LAB.drift_ppm)  # type: ignore[call-arg]
 """Times of a node that waits for longer than the others: who loses its row must know so (L3, `wait_max`)."""
+WORSE_PPM = 50_000
+"""All but the first node are told, in some trials, to reckon with clocks that are worse than its own, and have them."""
 BACKUPS_MAX = 40
 
 
 class Work:
-    def __init__(self, node: Node, leadership: Leadership) -> None:
+    def __init__(self, node: Node, leadership: Leadership, since: float) -> None:
         self.node = node
+        self.since = since
         self.boot = node.boot
         self.token = leadership.token
         self.until_ms = leadership.valid_until_ms
@@ -111,6 +114,8 @@ class LeaseWorld:
         outside: str = "",
         outsider: bool = False,
         tables_anew: bool = True,
+        uneven: bool | None = None,
+        proxied: bool = False,
     ) -> None:
         self.chance = chance = Random(seed)
         self.kind = kind
@@ -140,7 +145,11 @@ class LeaseWorld:
         """Who starts again knows that the run lock covered its earlier starts (L4)."""
         slow_one = (drawn_mixed < 0.4 if mixed is None else mixed) and not failsafe
         drawn_engine = engines.drawn(chance, seed)
-        self.wait_max_ms = SLOW.wait_ms if slow_one else LAB.wait_ms
+        drawn_uneven = Random(f"{seed}/uneven").random() < 0.3  # drawn by itself, so that the seeds stay as they were
+        worse = drawn_uneven if uneven is None else uneven
+        others = LAB._replace(drift_ppm=WORSE_PPM) if worse else LAB
+        first = SLOW if slow_one else LAB
+        self.wait_max_ms = max(first.admitted_ms, others.admitted_ms)
         self.store = store(
             engine or drawn_engine,
             settled=drawn_settled < 0.5 if settled is None else settled,
@@ -153,6 +162,8 @@ class LeaseWorld:
                 self.store.wall_ms = lambda: 10**12 + skew_ms + int(self.now)
         self.tables_anew = tables_anew
         """A dump may drop and make the table, which breaks no connection."""
+        self.proxied = proxied
+        """Between the nodes and the store stands what keeps the nodes' connections when the store starts again."""
         self.outsider = outsider
         """The last node is not of the failsafe list, and wants the row all the same (L7)."""
         self.outside = outside
@@ -167,10 +178,10 @@ class LeaseWorld:
         self.nodes = [
             Node(
                 name=name,
-                rate=1 + chance.choice((-1, 1)) * drift,
+                rate=1 + chance.choice((-1, 1)) * (WORSE_PPM / PPM if worse and index else drift),
                 offset_ms=chance.uniform(0, 1e6),
                 wall_ms=10**12 + chance.randrange(wall_spread_ms + 1),
-                timing=SLOW if slow_one and index == 0 else LAB,
+                timing=others if index else first,
             )
             for index, name in enumerate(self.names)
         ]
@@ -313,7 +324,7 @@ class LeaseWorld:
         self.own_token_trouble += leadership.token < node.seen_token
         self.highest = max(self.highest, leadership.token)
         self.starts += 1
-        work = Work(node, leadership)
+        work = Work(node, leadership, self.now)
         node.works = [w for w in node.works if w.alive] + [work]
         self._dead_man(work)
         if self.chance.random() < 0.95:
@@ -360,17 +371,22 @@ class LeaseWorld:
     @property
     def direct(self) -> bool:
         """No pool passes on what left over a connection that broke (L4 `watched`, L5 etcd)."""
-        return self.store.engine.linked or self.watched
+        return (self.store.engine.linked or self.watched) and not self.proxied
+
+    @property
+    def _breaks(self) -> int:
+        """How often the store broke the connections that the nodes see."""
+        return 0 if self.proxied else self.store.breaks
 
     def _link(self, node: Node) -> int:
         """A new connection after every start of either side."""
         boot, breaks, number = node.link
-        if (boot, breaks) != (node.boot, self.store.breaks):
-            node.link = (node.boot, self.store.breaks, number + 1 if boot == node.boot else 1)
+        if (boot, breaks) != (node.boot, self._breaks):
+            node.link = (node.boot, self._breaks, number + 1 if boot == node.boot else 1)
         return node.link[2]
 
     def _ask(self, node: Node, number: int, request: StoreRequest) -> None:
-        boot, link, breaks = node.boot, self._link(node), self.store.breaks
+        boot, link, breaks = node.boot, self._link(node), self._breaks
 
         def answer(given: StoreAnswer, table: Table | None = None) -> None:
             if node.boot != boot:
@@ -388,7 +404,7 @@ class LeaseWorld:
                 self.after(self._delay(), lambda: answer(StoreAnswer(False, reason="connection lost")))
 
         def arrive() -> None:
-            broken = self.store.breaks != breaks and (self.direct or self.chance.random() < 0.5)
+            broken = self._breaks != breaks and (self.direct or self.chance.random() < 0.5)
             if node.cut or broken or self.chance.random() < self.loss:
                 fail()
                 return

@@ -73,6 +73,13 @@ class NotStretched(LeaseStrategy):
         return self.timing.hold_ms
 
 
+class HoldersDriftAlone(LeaseStrategy):
+    """L3: the holder's wait is believed, however fast the own clock may run."""
+
+    def _row_wait_ms(self, row):
+        return row.wait_ms
+
+
 class ChangeUnnoticed(LeaseStrategy):
     """L3: a change starts nothing anew; the take compares what was seen last."""
 
@@ -150,8 +157,15 @@ class LinkIgnored(LeaseStrategy):
         return False
 
 
-class AnyLinkBelieved(LeaseStrategy):
-    """L5: a take counts over whichever connection it was done."""
+class GapUnnoticed(LeaseStrategy):
+    """L5: an observation goes on through a gap in which nothing was looked at."""
+
+    def _looked_away(self, now_ms):
+        return False
+
+
+class AnyLinkBelieved(GapUnnoticed):
+    """L5: a take counts over whichever connection it was done, on a base that a frozen node's gap does not stop."""
 
     def _same_link(self, asked, answer):
         return True
@@ -389,6 +403,12 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     ),
     LeaseMutant("L3-anchor-at-request", QUIET, AnchorAtRequest),
     LeaseMutant("L3-wait-not-stretched", ("sudden",), NotStretched, how={"look_every_ms": 3}),
+    LeaseMutant(
+        "L3-own-drift-ignored",
+        ("sudden",),
+        HoldersDriftAlone,
+        how={"look_every_ms": 3, "mixed": True, "uneven": True},
+    ),
     LeaseMutant("L3-change-unnoticed", QUIET, ChangeUnnoticed),
     LeaseMutant("L3-server-unnoticed", BLOW, ServerUnnoticed, engine=MARIADB),
     LeaseMutant("L3-identity-not-compared", BLOW, store=WithoutIdentity, engine=MARIADB),
@@ -450,7 +470,16 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     LeaseMutant("L5-no-mark", BACK, store=WithoutMark, engine=POSTGRESQL),
     LeaseMutant("L5-any-raft-index", BACK, store=AnyIndex, engine=ETCD),
     LeaseMutant("L5-connection-ignored", BLOW, LinkIgnored, engine=ETCD),
-    LeaseMutant("L5-take-over-any-connection", BLOW, AnyLinkBelieved, TakeOverAnyLink, ETCD, how={"outside": "folder"}),
+    LeaseMutant("L5-gap-unnoticed", ("overlooked",), GapUnnoticed, engine=ETCD, how={"proxied": True}),
+    LeaseMutant(
+        "L5-take-over-any-connection",
+        BLOW,
+        AnyLinkBelieved,
+        TakeOverAnyLink,
+        ETCD,
+        how={"outside": "folder"},
+        base=(GapUnnoticed, SimStore),
+    ),
     LeaseMutant("L5-redis-without-master-replid", BACK, store=redis_named_by("run_id"), engine=REDIS),
     LeaseMutant(
         "L5-redis-without-run-id",

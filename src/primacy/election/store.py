@@ -61,7 +61,8 @@ class Row(NamedTuple):
     seq: int
     hold_ms: int
     wait_ms: int
-    """The holder's hold times the holder's drift ratio: what others wait at least."""
+    """The holder's hold times the holder's drift ratio: what others wait at least. Those who reckon with worse clocks
+    wait for the hold times their own ratio (L3)."""
     released: bool
     members: str = ""
     """Hash of the fixed list that may take it (failsafe, L7); empty for everybody."""
@@ -94,7 +95,8 @@ class Genesis(NamedTuple):
     settled: str = ""
     """The identity under which missing rows count as released; empty: none."""
     wait_max_ms: int = WAIT_MAX_MS
-    """No holder in this table waits for longer than this; a hold whose wait exceeds it is refused (L3)."""
+    """No holder in this table waits for longer than this on a clock of the default error; a hold that needs more is
+    refused (L3)."""
     floor: int = 0
     """The largest token that was ever removed (L10)."""
     names: int = 0

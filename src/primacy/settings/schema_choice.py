@@ -99,8 +99,9 @@ class Store:
     )
     trust: str = setting(
         "named",
-        "`named`: a server that restarts says so by its name. `watched`: for stores behind a proxy, or that are "
-        "restored with their memory: a release counts only after one unbroken connection for the longest wait.",
+        "`named`: a server that restarts says so by its name. `watched`: for stores that are restored with their "
+        "memory: a release counts only after one unbroken connection for the longest wait. It needs direct "
+        "connections; a proxy that keeps them hides what it watches for.",
         choices=("named", "watched"),
     )
     durability: str = setting(

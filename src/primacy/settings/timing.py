@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 PPM = 1_000_000
+DRIFT_PPM = 10_000
+"""The error of a clock that is reckoned with where nobody says another: 1 %."""
 LOOK_MS = 900
 """Lease: no node looks more often than this for the sake of a sixth of the hold."""
 
@@ -20,6 +22,14 @@ def stretched(span_ms: int, drift_ppm: int) -> int:
     That is `span_ms` times (1 + drift) / (1 - drift), rounded up.
     """
     return -(-span_ms * (PPM + drift_ppm) // (PPM - drift_ppm))
+
+
+def waited(wait_ms: int, drift_ppm: int) -> int:
+    """A wait that was computed for clocks of the default error, on a clock that may be off by more; never shorter.
+
+    What the holder's clock adds to its hold is in it already; what is missing is how much faster ours may run.
+    """
+    return max(wait_ms, -(-wait_ms * (PPM + drift_ppm) // (PPM + DRIFT_PPM)))
 
 
 class Timing(NamedTuple):
@@ -40,7 +50,7 @@ class Timing(NamedTuple):
     wait."""
     spread_ms: int
     """Candidates campaign at a random moment within promise .. promise + spread. Too small: split votes."""
-    drift_ppm: int = 10_000
+    drift_ppm: int = DRIFT_PPM
     """Largest rate error of any clock, in parts per million. A clock outside of it is outside of the promise."""
 
     @property
@@ -52,6 +62,11 @@ class Timing(NamedTuple):
     def wait_ms(self) -> int:
         """D: what a successor waits after its evidence arrived."""
         return stretched(self.hold_ms, self.drift_ppm)
+
+    @property
+    def admitted_ms(self) -> int:
+        """Lease: what a table must admit for this hold. Watchers may reckon with 1 %, and this node with less."""
+        return stretched(self.hold_ms, max(self.drift_ppm, DRIFT_PPM))
 
     @property
     def look_ms(self) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from primacy.election.model import TOKEN_MAX
 from primacy.election.store import IDLE, WAIT_MAX_MS, Look, ReleaseRow, Row, StoreAnswer, Take, list_hash
 from primacy.errors import Refused
+from primacy.settings.timing import DRIFT_PPM, PPM
 from primacy.store.port import LeaseStore
 
 HOLDER = "break"
@@ -32,7 +33,10 @@ def evict(store: LeaseStore, seen: StoreAnswer, name: str, unique: str, wall_ms:
     token = max(row.token + 1, floor + 1, min(wall_ms, TOKEN_MAX - 1), min(seen.wall_ms, TOKEN_MAX - 1))
     if token > TOKEN_MAX:
         raise Refused(f"the token of {name!r} leaves no higher one; use another name")
-    new = Row(f"{HOLDER}#{unique}", token, row.seq + 1, row.hold_ms, wait_for(seen, row, wait_ms), False, row.members)
+    longest_ms = wait_for(seen, row, wait_ms)
+    # Who watches this row stretches its hold by the error of its own clock, so the hold is what asks for this wait.
+    hold_ms = max(row.hold_ms, longest_ms * (PPM - DRIFT_PPM) // (PPM + DRIFT_PPM))
+    new = Row(f"{HOLDER}#{unique}", token, row.seq + 1, hold_ms, longest_ms, False, row.members)
     (answer,) = store.take([Take(name, row, seen.server, new)])
     if not answer.done or answer.row is None:
         raise Refused(f"the lease {name!r} was renewed in this moment; nothing was done, try again")

@@ -25,6 +25,7 @@ from primacy.election.store import (
     Take,
     heir_of,
 )
+from primacy.settings.timing import stretched, waited
 
 
 class LeaseEvidence(LeaseState):
@@ -41,11 +42,15 @@ class LeaseEvidence(LeaseState):
         if answer.wall_ms > 0:
             self._store_wall = (now_ms, answer.wall_ms)
         self._unnamed = answer.watched
-        if answer.link != self._link:
+        if answer.link != self._link or self._away:
             if self._link is not None and self._broken_counts(answer):
                 self._watch_anew()
-            self._link, self._link_ms = answer.link, now_ms
+            if self._away and self._take is not None:
+                self._fell_ms = now_ms  # it may be done only now, in a history that its evidence is not from
+            self._link, self._link_ms, self._away = answer.link, now_ms, False
         self._bound = self._broken_counts(answer)
+        if self._bound:
+            self._answered_ms = now_ms
         if self._has_fallen(known, answer):
             effects.append(self._note(Code.OBSERVATION_RESTARTED, detail="the store went back", value=self._long_ms()))
             self._watch_anew()
@@ -61,6 +66,20 @@ class LeaseEvidence(LeaseState):
     def _broken_counts(self, answer: StoreAnswer) -> bool:
         """Where the identity does not tell all restarts, another connection starts every observation anew."""
         return answer.linked or self._is_watched()
+
+    def _looked_away(self, now_ms: int) -> bool:
+        """Where only the connection tells that the store came back, nothing was looked at for too long to rest on it.
+
+        A connection to a proxy goes on when the store behind it starts again, and a process that was stopped has seen
+        nothing of what happened meanwhile. So every observation begins anew if this node was woken later than it wanted
+        to be by more than the time between two looks. A store that answers slowly does no harm, nor does waiting for
+        a renewal that was told of. Where looks fail, the connection is another one next; if it is not, they may fail
+        for a hold. A holder has until TERM for its answers.
+        """
+        if self.deadline_ms is not None and now_ms > self.deadline_ms + self._look_ms:
+            return True
+        timing = self.timing
+        return now_ms > self._answered_ms + (timing.term_at_ms if self._lead else timing.hold_ms + self._answer_ms)
 
     def _evidence_link(self) -> int:
         """The connection that a write must use, as its evidence came over it; 0: any.
@@ -106,8 +125,22 @@ class LeaseEvidence(LeaseState):
     def _wait_ms(self, sight: Sighting) -> int:
         """The holder's own wait if it is longer than ours; the longest of all if its row may not be the newest."""
         row = sight.row
-        wait_ms = self._d_ms if row is None else max(self._d_ms, row.wait_ms)
+        wait_ms = self._d_ms if row is None else max(self._d_ms, self._row_wait_ms(row))
         return max(wait_ms, self._long_ms()) if row is None or self._may_be_old(sight, row) else wait_ms
+
+    def _row_wait_ms(self, row: Row) -> int:
+        """What this row asks for: its holder's wait, or its hold stretched by our own drift, if we reckon with more.
+
+        The holder knows how much its own clock may lose, and not how fast ours may run. A placeholder has no hold: its
+        wait is the table's.
+        """
+        if row.is_placeholder:
+            return self._on_own_clock(row.wait_ms)
+        return max(row.wait_ms, stretched(row.hold_ms, self.timing.drift_ppm))
+
+    def _on_own_clock(self, wait_ms: int) -> int:
+        """A wait for a hold that is not known, if our clock may be off by more than the default."""
+        return waited(wait_ms, self.timing.drift_ppm)
 
     def _may_be_old(self, sight: Sighting, row: Row) -> bool:
         """After it there may have been a holder of whom the store has forgotten everything, its wait included."""
@@ -119,7 +152,7 @@ class LeaseEvidence(LeaseState):
         return max(self._table_wait_ms(), self._longest_ms)
 
     def _table_wait_ms(self) -> int:
-        return max(self._wait_max_ms or WAIT_MAX_MS, self._d_ms)
+        return max(self._on_own_clock(self._wait_max_ms or WAIT_MAX_MS), self._d_ms)
 
     def _ripe_ms(self, sight: Sighting) -> int:
         """When the row has been watched for the whole wait.

@@ -238,7 +238,7 @@ class LeaseState:
         self._genesis: tuple[str, Genesis] | None = None
         """Identity and genesis row as they were last looked at."""
         self._longest_ms = 0
-        """The longest wait that stood in the row (L3)."""
+        """The longest wait that the row ever asked for (L3)."""
         self._position = ("", 0)
         """Identity, and the newest position under it (L5)."""
         self._fell_ms: int | None = None
@@ -248,6 +248,10 @@ class LeaseState:
         """The connection that answered last, and when its first answer came."""
         self._bound = False
         """What was seen counts over this connection only (L4 `watched`, L5)."""
+        self._answered_ms = 0
+        """When the newest answer came, where that is so."""
+        self._away = False
+        """It has looked at nothing for too long, and nothing was answered since (L5)."""
         self._unnamed = False
         """The newest answer came from an engine that cannot name its start at the moment."""
         self._acked_ms: int | None = None
@@ -334,10 +338,10 @@ class LeaseState:
 
     def _hold_admitted(self) -> bool:
         """A hold whose D exceeds wait_max is refused (L3)."""
-        return not self._admits_ms or self._d_ms <= self._admits_ms
+        return not self._admits_ms or self.timing.admitted_ms <= self._admits_ms
 
     def _too_long(self) -> str:
-        wait_ms = self._d_ms
+        wait_ms = self.timing.admitted_ms
         return (
             f"others would have to wait {wait_ms:,} ms for this node's hold, and the table admits {self._admits_ms:,} "
             f"ms; shorten the hold, or raise that with `primacy lease schema --wait-max-ms {wait_ms}`"

@@ -105,6 +105,7 @@ class LeaseStrategy(LeaseHolder):
         """What is due by the clock comes first: a hold that ran out is lost, whatever the input says (section Time)."""
         if self._saving and type(given) is not PersistFailed:
             self._saving, self._unsaved = False, ""  # it arrived on the disk
+        self._away = self._away or (self._bound and self._looked_away(now_ms))
         effects = self._expire(now_ms)
         effects += self._hear(now_ms, given)
         if not self._changed.is_over and self._born is not None:
@@ -266,7 +267,7 @@ class LeaseStrategy(LeaseHolder):
     def _next_request(self, now_ms: int) -> StoreRequest:
         """What is due, or else a look."""
         sight = self._sight
-        if sight is None:
+        if sight is None or self._away:
             return Look(self.options.name)
         due, _ = self._outlook(now_ms, sight)
         return due or Look(self.options.name, self._counts(sight))
@@ -464,7 +465,7 @@ class LeaseStrategy(LeaseHolder):
             self._take = None
         if row is not None:
             self._note_token(row.token)
-            self._longest_ms = max(self._longest_ms, row.wait_ms)
+            self._longest_ms = max(self._longest_ms, self._row_wait_ms(row))
         ours = self._ours(self._sight)
         if ours is not None and ours.token > self._used_token:
             effects.append(self._note(Code.ANSWER_LOST, ours.token, detail="a take was written but not answered"))

@@ -135,7 +135,7 @@ def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:
 
 def own_wait_ms(node: LeaseStrategy, row: Row) -> int:
     """What it would wait for this holder if nothing were in doubt."""
-    return max(node.timing.wait_ms, row.wait_ms) + TICK_MS
+    return max(node.timing.wait_ms, node._row_wait_ms(row)) + TICK_MS
 
 
 def waits_for_names(node: LeaseStrategy, now_ms: int, sight: Sighting) -> str:

@@ -153,6 +153,9 @@ def store_outside(f: Faults) -> None:
     if store.engine.by_run and f.chance.random() < 0.3:
         engines.two_primaries(f)
         return
+    if store.engine.objects and f.chance.random() < 0.5:
+        f.world.store_way.aims.append(engines.Returned(f, unseen=True))
+        return
     if engines.is_here(store):
         ways = partial(engines.ways_outside, name=f.world.lease_name)
     f.world.store_way.aims.append(partial(_strike, f, ways, engines.Links()))

@@ -96,10 +96,14 @@ def blow(f: Faults, store: SimStore) -> bool:
 
 
 class Returned:
-    """A release is used, and a moment later the store goes back to it: it must not be believed again (L4)."""
+    """A release is used, and a moment later the store goes back to it: it must not be believed again (L4).
 
-    def __init__(self, f: Faults) -> None:
+    `unseen`: outside of the promise. It goes back with its memory, before anybody has looked.
+    """
+
+    def __init__(self, f: Faults, *, unseen: bool = False) -> None:
         self.f = f
+        self.unseen = unseen
         self.released: Table | None = None
         """What the store had when somebody saw the release."""
 
@@ -111,8 +115,11 @@ class Returned:
             self.released = table
         if store is None or self.released is None or not isinstance(request, Take) or not answer.done:
             return False
-        way = f.chance.choice(ways_back(store, self.released, f.chance.choice((0, 10_000))))
-        f.world.after(f.unit_ms * f.chance.uniform(0.1, 1.0), partial(_back, f, way))
+        if self.unseen:
+            f.world.after(0.1, partial(_back, f, partial(store.revert, self.released)))
+        else:
+            way = f.chance.choice(ways_back(store, self.released, f.chance.choice((0, 10_000))))
+            f.world.after(f.unit_ms * f.chance.uniform(0.1, 1.0), partial(_back, f, way))
         f.counted("struck after a release")
         return True
 

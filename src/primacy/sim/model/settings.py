@@ -10,7 +10,7 @@ from primacy.election.inputs import CancelChange, ChangeMembers, Input
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Ballot, ListRecord, Member, Membership, MembersId, Register, Seat, Strategy
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
-from primacy.settings.timing import Timing
+from primacy.settings.timing import Timing, waited
 from primacy.sim.world.engines import POSTGRESQL, Engine
 from primacy.sim.world.store import SimStore
 
@@ -143,7 +143,7 @@ class LeaseSetting:
         timing, self.periods = CLOCKS[clocks]
         self.engine = engine
         self.timing = timing._replace(heartbeat_ms=2)
-        self.span = self.timing.wait_ms + 6
+        self.span = waited(self.timing.admitted_ms, self.timing.drift_ppm) + 5
         self.machine = machine
 
     def make(self, index: int, boot: int, ballot: Ballot | None) -> Strategy:
@@ -155,4 +155,4 @@ class LeaseSetting:
         return None
 
     def first_store(self) -> SimStore | None:
-        return self.store(self.engine, wait_max_ms=self.timing.wait_ms, history_max=HISTORY_MAX)
+        return self.store(self.engine, wait_max_ms=self.timing.admitted_ms, history_max=HISTORY_MAX)
