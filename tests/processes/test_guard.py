@@ -1,4 +1,4 @@
-"""The guard with real processes: who dies with whom, stops and restarts, the run lock, the release (G2-G5, G9, G10).
+"""The guard with real processes: who dies with whom, stops and restarts, the run lock, the release (G2-G5, G9-G11).
 
 Whoever lived, and until when, is read from the stamps in a mapped file, never from what the guard says. What a rule
 demands is in a function `holds_...`, here and in `test_guard_deadlines.py`, so that `test_guard_mutants.py` can show
@@ -203,6 +203,28 @@ def test_G3_no_second_start_while_the_lock_is_held(open_harness: OpenHarness, mo
     one.say("bye")
     wait_until(one.lock_is_free)
     two.start()
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G11_a_lock_file_that_is_removed_while_it_is_held_frees_nothing(open_harness: OpenHarness, mode: str) -> None:
+    """Nor once the guard is gone and only what keeps the lock in its place is left. The file is made anew each time."""
+    one = open_harness(mode)
+    one.start("escape", expect=2)
+    one.lock.unlink()
+    two = open_harness(mode, lock=one.lock)
+    two.order(run=2)
+    assert two.hear("locked") == {"is": "locked", "by": None}
+    one.signal(signal.SIGKILL, one.guard_pid)
+    if mode == "weak":
+        wait_until(lambda: len(one.commands()) == 1)
+        two.order(run=2)
+        assert two.hear("locked")["by"] is None, "what outlives the guard has inherited it"
+        one.signal(signal.SIGKILL, *one.commands())
+    two.order(run=2)
+    while two.hear("locked", "running")["is"] == "locked":
+        two.order(run=2)
+    wait_until(two.stamped)
+    one_at_a_time(one.stamped() + two.stamped())
 
 
 def holds_lock_until_the_last_is_gone(harness: Harness) -> None:

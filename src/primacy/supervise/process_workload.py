@@ -267,6 +267,9 @@ class ProcessWorkload:
         self.lease.follow(leadership, self.watchdog.run, self.timing.hold_ms)
 
     def _order_start(self, run: int, leadership: Leadership) -> None:
+        if not self.lock.may_start:
+            self._step(vocabulary.NotStarted(run, "the lock of this agent was removed"))
+            return
         if self.guard is None:
             self._keep_spare(needed=True)
             self.guard, self.spare = self.spare, None

@@ -22,8 +22,9 @@ What ends the tree, from the gentle to the certain:
 The run lock must not be free while anything of the tree lives (G3). Holding it in guard and init is not enough: a dying
 process closes its files *before* the kernel tells its children or empties its namespace. So a third process, the
 holder, holds the lock until the init (weak: the command) is gone; of a traced tree it is the ancestor that reaps all of
-it. In `weak` the command inherits the lock as well, so that what outlives a killed guard at least keeps a second start
-away, unless it closed the descriptor.
+it. A file can be removed while it is locked, and be made anew, unlocked: so the lock is one of the file and one of its
+folder (G11). In `weak` the command inherits the lock as well, so that what outlives a killed guard at least keeps a
+second start away, unless it closed the descriptor.
 
 Each start goes: take the lock, arm the timer, fork, wait until the child has bound itself and says so, look at the
 deadlines once more, and only then let it execute (one byte; end of file means exit, for then the guard is dead).
@@ -93,8 +94,8 @@ class Guard:
         """When the agent's end of the socket was found closed."""
         self.leaving = False
         self.lock_path = ""
-        self.lock_fd = -1
-        """Open means held: from the first start to the end of this process, restarts included."""
+        self.lock_fd = self.folder_fd = -1
+        """Open means held, both: from the first start to the end of this process, restarts included."""
         self.way, self.strong_only = "", False
         self.deadman = tree.make_deadman()
         self.timer = tree.make_timer()
@@ -289,7 +290,7 @@ class Guard:
             self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
             self.extend(order["term_at"], order["kill_at"], order["deadman_at"], starting=True)
             try:
-                self.run = runs.Run(order, self.way, self.lock_fd)
+                self.run = runs.Run(order, self.way, (self.lock_fd, self.folder_fd))
             except OSError as error:
                 self.tell("failed", run=order["run"], why=f"cannot start: {error.strerror}")
 
@@ -325,20 +326,27 @@ class Guard:
         return os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def take_lock(self) -> bool:
-        """True if it is ours. A file that was replaced while we took it is not the lock that others will see."""
+        """True if it is ours: the file and its folder, for a file may be taken away while somebody holds it.
+
+        A file that was replaced while we took it is not the lock that others will see.
+        """
         while self.lock_fd < 0:
             fd = self.open_lock()
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(fd), os.stat(self.lock_path)):
-                    os.ftruncate(fd, 0)
-                    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-                    self.lock_fd = fd
+                if not os.path.samestat(os.fstat(fd), os.stat(self.lock_path)):
                     continue
+                self.folder_fd = tree.keep_folder(os.path.dirname(self.lock_path))
+                if self.folder_fd < 0:
+                    return False
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+                self.lock_fd, fd = fd, -1
             except BlockingIOError:
-                os.close(fd)
                 return False
-            os.close(fd)
+            finally:
+                if fd >= 0:
+                    os.close(fd)
         return True
 
     # --- ending

@@ -45,7 +45,8 @@ def containment() -> tuple[str, str]:
 class Run:
     """One start of the command, from the first fork until its tree is confirmed gone."""
 
-    def __init__(self, order: dict[str, Any], way: str, lock: int) -> None:
+    def __init__(self, order: dict[str, Any], way: str, lock: tuple[int, ...]) -> None:
+        """`lock`: the descriptors that hold the run lock."""
         self.number: int = order["run"]
         self.uid: int | None = order.get("uid")
         self.way = way
