@@ -249,6 +249,8 @@ class ProcessWorkload:
                 self.lease.remove()
                 if self.guard is not None:
                     self._send_away(self.guard)
+                else:  # none could be started, so that there is no end of one to wait for
+                    self._step(vocabulary.GuardEnded())
             case vocabulary.WatchLock():
                 self.lease.remove()
                 self.watch_lock()
