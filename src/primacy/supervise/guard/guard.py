@@ -74,6 +74,8 @@ RELEASE_TIMES = 2
 RECEIVE = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
 HANDLE_BYTES = socket.CMSG_SPACE(4)
 """At most one descriptor comes with a packet."""
+START_FAULTS = (OSError, ValueError, KeyError, TypeError, IndexError)
+"""Of a machine that has no room or no descriptor left, and of an order that makes no sense."""
 LINGER_MS = 100
 """A dying agent closes its socket before its death can be seen; for so long an end of file may turn out to be one."""
 
@@ -96,7 +98,7 @@ class Guard:
         self.lock_path = ""
         self.lock_fd = self.folder_fd = -1
         """Open means held, both: from the first start to the end of this process, restarts included."""
-        self.way, self.strong_only = "", False
+        self.ready, self.way, self.strong_only = False, "", False
         self.deadman = tree.make_deadman()
         self.timer = tree.make_timer()
         self.extensions = -1
@@ -236,7 +238,7 @@ class Guard:
                     self.extend(*EXTENSION.unpack(packet)[1:])
                 else:
                     self.obey(json.loads(packet))
-            except (struct.error, ValueError, KeyError, TypeError, IndexError, OSError) as error:
+            except (struct.error, *START_FAULTS) as error:
                 self.tell("error", why=f"{type(error).__name__}: {error}")
             while self.given:
                 os.close(self.given.pop())
@@ -269,35 +271,46 @@ class Guard:
         self.lock_path, self.strong_only = order["lock"], order.get("containment") == "strong"
         os.close(self.open_lock())
         self.way, why = runs.containment()
+        self.ready = True
         self.tell("ready", containment="strong" if self.way else "weak", way=self.way, why=why)
 
     def start(self, order: dict[str, Any]) -> None:
-        why = self.why_not(order)
+        """Answered by exactly one of `running`, `failed` and `locked`, whatever happens: the agent waits for it."""
+        try:
+            why = self.why_not(order)
+            if not why and self.begin(order):
+                return
+        except START_FAULTS as error:
+            said = error.strerror if isinstance(error, OSError) else None
+            why = f"cannot start: {said or f'{type(error).__name__}: {error}'}"
         if why:
-            self.tell("failed", run=order["run"], why=why)
-        elif not self.take_lock():
-            with open(self.lock_path, "rb") as file:
-                holder = file.read(32).strip()
-            self.tell("locked", by=int(holder) if holder.isdigit() else None)
+            self.tell("failed", run=order.get("run"), why=why)
         else:
-            if self.deadman_at == 0:
-                self.term_at = self.kill_at = 0
-                self.datagrams = order.get("datagrams") or []
-                if self.given:
-                    self.releaser, self.words = self.given.pop(), order["words"].encode()
-                if order.get("release"):
-                    self.datagrams = [[order["release"], host, port] for host, port in order.get("targets") or []]
-            self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
-            self.extend(order["term_at"], order["kill_at"], order["deadman_at"], starting=True)
-            try:
-                self.run = runs.Run(order, self.way, (self.lock_fd, self.folder_fd))
-            except OSError as error:
-                self.tell("failed", run=order["run"], why=f"cannot start: {error.strerror}")
+            self.tell("locked", by=self.lock_named())
+
+    def begin(self, order: dict[str, Any]) -> bool:
+        """False if the run lock is held. The release is kept from the first order on, also if nothing starts (G4)."""
+        if self.deadman_at == 0:
+            self.datagrams = order.get("datagrams") or []
+            if self.given:
+                if self.releaser >= 0:
+                    os.close(self.releaser)
+                self.releaser, self.words = self.given.pop(), order["words"].encode()
+            if order.get("release"):
+                self.datagrams = [[order["release"], host, port] for host, port in order.get("targets") or []]
+        if not self.take_lock():
+            return False
+        if self.deadman_at == 0:
+            self.term_at = self.kill_at = 0
+        self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
+        self.extend(order["term_at"], order["kill_at"], order["deadman_at"], starting=True)
+        self.run = runs.Run(order, self.way, (self.lock_fd, self.folder_fd))
+        return True
 
     def why_not(self, order: dict[str, Any]) -> str:
         """Why nothing may be started now; empty if it may."""
-        if self.agent_fd < 0:
-            return "no hello was said"
+        if not self.ready:
+            return "no hello was said, or it failed"
         if self.run is not None:
             return f"run {self.run.number} is not gone yet"
         if self.closed or self.release_ordered:
@@ -339,15 +352,23 @@ class Guard:
                 self.folder_fd = tree.keep_folder(os.path.dirname(self.lock_path))
                 if self.folder_fd < 0:
                     return False
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
                 self.lock_fd, fd = fd, -1
+                with contextlib.suppress(OSError):  # only for a sentence, and the disk may be full
+                    os.ftruncate(self.lock_fd, 0)
+                    os.pwrite(self.lock_fd, f"{os.getpid()}\n".encode(), 0)
             except BlockingIOError:
                 return False
             finally:
                 if fd >= 0:
                     os.close(fd)
         return True
+
+    def lock_named(self) -> int | None:
+        """Who has it, as far as the file says."""
+        with contextlib.suppress(OSError), open(self.lock_path, "rb") as file:
+            holder = file.read(32).strip()
+            return int(holder) if holder.isdigit() else None
+        return None
 
     # --- ending
 
