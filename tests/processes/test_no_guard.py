@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -64,5 +65,14 @@ def test_Q6_a_leader_without_a_guard_resigns_and_leads_again_when_there_is_one(s
 def test_Q6_an_agent_without_a_guard_can_be_ended(start: Start, python: Path) -> None:
     agent = start("--profile", "fast", "--", "sh", "-c", TELL + "exec sleep 60")
     without_a_guard(agent, python)
+    agent.signal(signal.SIGTERM)
+    assert agent.ends() == 0
+
+
+def test_what_is_said_about_it_is_bounded(start: Start, python: Path) -> None:
+    agent = start("--profile", "fast", "--", "sh", "-c", TELL + "exec sleep 60")
+    without_a_guard(agent, python)
+    said = re.findall("warn +no guard process could be started", agent.err.read_text())
+    assert len(said) == 1, "once in an interval"
     agent.signal(signal.SIGTERM)
     assert agent.ends() == 0
