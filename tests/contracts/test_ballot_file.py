@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -370,11 +371,68 @@ def test_the_second_agent_learns_who_holds_the_folder(folder: Folder) -> None:
 
 
 def test_the_run_lock_is_looked_at_and_left_alone(folder: Folder) -> None:
-    looks, holds = RunLock(folder), AgentLock.__new__(AgentLock)
+    looks, holds = RunLock(folder), folder.open("run.lock", os.O_RDWR)
     assert not looks.is_held()
-    holds.handle = folder.open("run.lock", os.O_RDWR)
-    assert holds.take()
+    fcntl.flock(holds, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert looks.is_held()
-    holds.close()
+    os.close(holds)
+    assert not looks.is_held()
+    looks.close()
+
+
+def test_G11_a_lock_whose_file_is_removed_is_still_held(folder: Folder) -> None:
+    first = AgentLock(folder)
+    assert first.take()
+    os.unlink(folder.path("agent.lock"))
+    second = AgentLock(folder)
+    assert not second.take()
+    assert not first.is_ours()
+    first.close()
+    assert second.take()
+    assert second.is_ours()
+    second.close()
+
+
+def test_G11_an_agent_that_knows_the_file_only_is_waited_for_also_when_its_name_is_gone(folder: Folder) -> None:
+    second, older = AgentLock(folder), folder.open("agent.lock", os.O_RDWR)
+    fcntl.flock(older, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.unlink(folder.path("agent.lock"))
+    assert not second.take()
+    os.close(older)
+    assert second.take()
+    assert second.is_ours(), "by a file that others find"
+    second.close()
+
+
+def test_G11_a_folder_that_was_replaced_is_not_taken(folder: Folder) -> None:
+    lock = AgentLock(folder)
+    os.rename(folder.where, folder.where + ".old")
+    os.mkdir(folder.where, 0o700)
+    with pytest.raises(CannotHere, match="was removed, or replaced by another one"):
+        lock.take()
+    lock.close()
+
+
+def test_G11_no_ballot_is_saved_and_the_run_lock_counts_as_held_once_the_own_lock_is_lost(folder: Folder) -> None:
+    lock, looks, durable = AgentLock(folder), RunLock(folder), FileDurable(folder)
+    assert lock.take()
+    durable.save(OLD)
+    assert not looks.is_held()
+    os.unlink(folder.path("agent.lock"))
+    with pytest.raises(OSError, match="the lock of this agent was removed"):
+        durable.save(NEW)
+    assert durable.load() == Memory(OLD)
+    assert looks.is_held()
+    looks.close()
+    lock.close()
+
+
+def test_G11_a_run_lock_whose_file_was_replaced_is_looked_at_anew(folder: Folder) -> None:
+    looks = RunLock(folder)
+    os.unlink(folder.path("run.lock"))
+    holds = folder.open("run.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(holds, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert looks.is_held()
+    os.close(holds)
     assert not looks.is_held()
     looks.close()

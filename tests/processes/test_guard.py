@@ -1,4 +1,4 @@
-"""The guard with real processes: who dies with whom, stops and restarts, the run lock, the release (G2-G5, G9, G10).
+"""The guard with real processes: who dies with whom, stops and restarts, the run lock, the release (G2-G5, G9-G11).
 
 Whoever lived, and until when, is read from the stamps in a mapped file, never from what the guard says. What a rule
 demands is in a function `holds_...`, here and in `test_guard_deadlines.py`, so that `test_guard_mutants.py` can show
@@ -12,6 +12,7 @@ import base64
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import stat
@@ -53,6 +54,10 @@ __all__ = ["open_harness"]
 
 MIB = 1024
 RESIDENT_KIB_MAX = 14 * MIB
+LIMITED = ("root", "traced", "weak")
+"""The modes in which a test, also as root in a container, may change the limits of the guard."""
+ROOM_MAX = 40
+"""Descriptors: far more than a start needs."""
 
 
 # --- who dies with whom -----------------------------------------------------------------------------------------------
@@ -203,6 +208,62 @@ def test_G3_no_second_start_while_the_lock_is_held(open_harness: OpenHarness, mo
     one.say("bye")
     wait_until(one.lock_is_free)
     two.start()
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G11_a_lock_file_that_is_removed_while_it_is_held_frees_nothing(open_harness: OpenHarness, mode: str) -> None:
+    """Nor once the guard is gone and only what keeps the lock in its place is left. The file is made anew each time."""
+    one = open_harness(mode)
+    one.start("escape", expect=2)
+    one.lock.unlink()
+    two = open_harness(mode, lock=one.lock)
+    two.order(run=2)
+    assert two.hear("locked") == {"is": "locked", "by": None}
+    one.signal(signal.SIGKILL, one.guard_pid)
+    if mode == "weak":
+        wait_until(lambda: len(one.commands()) == 1)
+        two.order(run=2)
+        assert two.hear("locked")["by"] is None, "what outlives the guard has inherited it"
+        one.signal(signal.SIGKILL, *one.commands())
+    two.order(run=2)
+    while two.hear("locked", "running")["is"] == "locked":
+        two.order(run=2)
+    wait_until(two.stamped)
+    one_at_a_time(one.stamped() + two.stamped())
+
+
+@pytest.mark.parametrize("mode", LIMITED)
+def test_G3_the_number_in_the_lock_file_is_only_for_a_sentence(open_harness: OpenHarness, mode: str) -> None:
+    """As on a disk that is full: the lock is held whether the number finds room or not."""
+    one = open_harness(mode)
+    resource.prlimit(one.guard_pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    one.start()
+    two = open_harness(mode, lock=one.lock)
+    two.order()
+    assert two.hear("locked") == {"is": "locked", "by": None}
+
+
+@pytest.mark.parametrize("mode", LIMITED)
+def test_G3_a_start_that_lacks_descriptors_is_answered_and_keeps_none(open_harness: OpenHarness, mode: str) -> None:
+    """For each call that a start makes, one too many: the answer is `failed`, and the next one may run."""
+    one = open_harness(mode)
+    limits = resource.prlimit(one.guard_pid, resource.RLIMIT_NOFILE)
+    folder, run = f"/proc/{one.guard_pid}/fd", 0
+    least = len(os.listdir(folder))
+    said = {"is": "failed"}
+    for room in range(ROOM_MAX):
+        resource.prlimit(one.guard_pid, resource.RLIMIT_NOFILE, (least + room, limits[1]))
+        run += 1
+        one.order(run=run, s_ms=boot_ms() + LONG_MS)
+        said = one.hear("failed", "running")
+        if said["is"] == "running":
+            break
+        assert "Too many open files" in said["why"]
+        assert room or len(os.listdir(folder)) == least, "nothing was opened, and nothing is held"
+        assert one.lock_is_free() or len(os.listdir(folder)) >= least + 2, "held, by file and folder"
+    assert said["is"] == "running", said
+    assert run > 2, "descriptors were lacking"
+    one_at_a_time(one.stamped())
 
 
 def holds_lock_until_the_last_is_gone(harness: Harness) -> None:

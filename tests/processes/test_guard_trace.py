@@ -514,7 +514,8 @@ MUTANTS = {
         holds_lock_until_the_last_is_gone,
         "kept = be_lock_holder\n\n"
         "def be_lock_holder(order, line, lock):\n"
-        "    os.dup2(os.open(os.devnull, os.O_RDONLY), lock)\n"
+        "    for each in lock:\n"
+        "        os.dup2(os.open(os.devnull, os.O_RDONLY), each)\n"
         "    kept(order, line, lock)",
     ),
     "the holder waits for the command only": (

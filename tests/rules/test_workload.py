@@ -50,6 +50,7 @@ class Slow:
 
 class FreeLock:
     held = False
+    may_start = True
 
     def is_held(self) -> bool:
         return self.held

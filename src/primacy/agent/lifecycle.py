@@ -20,6 +20,7 @@ from primacy.agent.events import EventSink
 from primacy.agent.gossip import Gossip
 from primacy.agent.hooks import Hooks
 from primacy.agent.integrations import Integrations
+from primacy.agent.lock_watch import LockWatch
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.operations import Operations
 from primacy.agent.peers import Peers
@@ -147,6 +148,9 @@ class Agent:
         self._recovering_said = ""
         self._recovering_timer: asyncio.TimerHandle | None = None
         self._settle_timer: asyncio.TimerHandle | None = None
+        self._lock_watch: LockWatch | None = None
+        self._unsafe = ""
+        """Why this agent must not go on."""
         self._broken_said = RateLimiter(SAY_AGAIN_MS)
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -222,6 +226,7 @@ class Agent:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
             self.workload.watch_lock()
         self.signals.told = self.asked_to_end
+        self._lock_watch = LockWatch(self.folder, self._lock_lost, alone=self.shared is OWN)
         self.meter.start()
         if self.stored is not None:
             self.stored.start(self.driver.give, self._finish, releases=self.guards)
@@ -246,6 +251,8 @@ class Agent:
         if self.signals.exit_code is not None:
             self.asked_to_end(1)
         await self._over
+        if self._unsafe:
+            raise Unsafe(self._unsafe)
         code = self.signals.exit_code
         return self.exit_code if code is None else code
 
@@ -261,6 +268,8 @@ class Agent:
             self._recovering_timer.cancel()
         if self._settle_timer is not None:
             self._settle_timer.cancel()
+        if self._lock_watch is not None:
+            self._lock_watch.close()
         self.meter.close()
         if self.gossip is not None:
             self.gossip.close()
@@ -353,6 +362,16 @@ class Agent:
     def abandon(self) -> None:
         """At once, as if it were killed: the guard sees to the rest."""
         self._finish(None)
+
+    def _lock_lost(self, why: str) -> None:
+        """At once, and in order: the command is killed, confirmed gone, and the role given up (G11)."""
+        if not self._unsafe:
+            self._unsafe = why
+            self.log.error("the lock of this agent was removed: it ends at once")
+            self._end()
+            self.workload.hurry()
+            if self.workload.is_orphaned:
+                self._finish(None)
 
     def give_up(self, code: int) -> None:
         self.exit_code = code

@@ -91,7 +91,12 @@ class FileDurable:
         return unpacked(data)
 
     def save(self, ballot: Ballot) -> None:
-        """Written whole, synced, renamed, and the folder synced. The old one stands until the rename."""
+        """Written whole, synced, renamed, and the folder synced. The old one stands until the rename.
+
+        Not by whoever may no longer be the one writer of the folder (G11).
+        """
+        if not self.folder.is_ours():
+            raise OSError(errno.ESTALE, "the lock of this agent was removed")
         fresh = self.name + ".new"
         data = packed(ballot)
         handle = self.folder.create(fresh)

@@ -12,6 +12,7 @@ import copy
 import errno
 import os
 import stat
+from collections.abc import Callable
 
 from primacy.errors import CannotHere
 
@@ -26,6 +27,8 @@ class Folder:
     def __init__(self, where: str, *, make: bool = True) -> None:
         """Makes it, and the ones above it, if they are not there. Raises `CannotHere` if it is not safe."""
         self.where = os.path.abspath(where)
+        self.is_ours: Callable[[], bool] = lambda: True
+        """Whether the lock of its one writer still is what its name says. Its taker puts the look here."""
         try:
             if make:
                 _make(self.where)

@@ -22,6 +22,7 @@ from primacy.election.model import Leadership
 from primacy.loop import timer
 from primacy.node.clock import Clock
 from primacy.node.lock import RunLock
+from primacy.rate_limiter import RateLimiter
 from primacy.settings.timing import Timing
 from primacy.supervise import vocabulary
 from primacy.supervise.child import Child, told
@@ -41,6 +42,8 @@ SPARE_AFTER_S = 0.5
 """After a start the next guard is made ready: not at once, for the command has just got to work."""
 AGAIN_S = 2.0
 """Between two tries to have a spare guard."""
+SAY_AGAIN_MS = 60_000
+"""That none can be started is said so often."""
 READY_S = 10.0
 """How long the first guard may take to be ready: an interpreter's start on a machine that is very busy."""
 FAREWELL_S = 2.0
@@ -111,6 +114,8 @@ class ProcessWorkload:
         self._armed_ms: int | None = None
         """What it is set for."""
         self._look: asyncio.TimerHandle | None = None
+        self._spare_timer: asyncio.TimerHandle | None = None
+        self._said = RateLimiter(SAY_AGAIN_MS)
         self._closed = False
         self._waiting: deque[vocabulary.Given] = deque()
         self._busy = False
@@ -205,8 +210,9 @@ class ProcessWorkload:
         self._leave_reserve()
         await self.gate.close()
         self._timer.end()
-        if self._look is not None:
-            self._look.cancel()
+        for handle in (self._look, self._spare_timer):
+            if handle is not None:
+                handle.cancel()
         if not self.is_over:
             self.guard = None
         for link in (self.guard, self.spare):
@@ -249,6 +255,8 @@ class ProcessWorkload:
                 self.lease.remove()
                 if self.guard is not None:
                     self._send_away(self.guard)
+                else:  # none could be started, so that there is no end of one to wait for
+                    self._step(vocabulary.GuardEnded())
             case vocabulary.WatchLock():
                 self.lease.remove()
                 self.watch_lock()
@@ -267,6 +275,9 @@ class ProcessWorkload:
         self.lease.follow(leadership, self.watchdog.run, self.timing.hold_ms)
 
     def _order_start(self, run: int, leadership: Leadership) -> None:
+        if not self.lock.may_start:
+            self._step(vocabulary.NotStarted(run, "the lock of this agent was removed"))
+            return
         if self.guard is None:
             self._keep_spare(needed=True)
             self.guard, self.spare = self.spare, None
@@ -310,7 +321,9 @@ class ProcessWorkload:
         try:
             self.spare = GuardLink(self._hear, self._ended)
         except OSError as error:
-            self.host.complain(f"no guard process could be started: {error.strerror}")
+            sentence = f"no guard process could be started: {error.strerror}"
+            if self._said.passes(self.clock.now_ms(), sentence):
+                self.host.complain(sentence)
             self._spare_later(AGAIN_S)
             return
         self.spare.hello(self.lock.path, self.require)
@@ -327,7 +340,13 @@ class ProcessWorkload:
         self._has_place = False
 
     def _spare_later(self, after_s: float) -> None:
-        asyncio.get_running_loop().call_later(after_s, self._keep_spare)
+        """One look at a time: each try that fails asks for the next one."""
+        if self._spare_timer is None and not self._closed:
+            self._spare_timer = asyncio.get_running_loop().call_later(after_s, self._look_for_spare)
+
+    def _look_for_spare(self) -> None:
+        self._spare_timer = None
+        self._keep_spare()
 
     def _send_away(self, link: GuardLink) -> None:
         """It holds nothing, so that it may be killed if it does not end by itself."""

@@ -302,6 +302,10 @@ class HostedWorkload:
         self._then(self._start(leadership))
 
     async def _start(self, leadership: Leadership) -> None:
+        if not self.run_lock.may_start:
+            self.host.complain("cannot do what a leader does: the lock of this agent was removed")
+            self._gone()
+            return
         try:
             await self.workload.start(leadership)
         except PrimacyError as error:

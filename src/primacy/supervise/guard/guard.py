@@ -22,8 +22,9 @@ What ends the tree, from the gentle to the certain:
 The run lock must not be free while anything of the tree lives (G3). Holding it in guard and init is not enough: a dying
 process closes its files *before* the kernel tells its children or empties its namespace. So a third process, the
 holder, holds the lock until the init (weak: the command) is gone; of a traced tree it is the ancestor that reaps all of
-it. In `weak` the command inherits the lock as well, so that what outlives a killed guard at least keeps a second start
-away, unless it closed the descriptor.
+it. A file can be removed while it is locked, and be made anew, unlocked: so the lock is one of the file and one of its
+folder (G11). In `weak` the command inherits the lock as well, so that what outlives a killed guard at least keeps a
+second start away, unless it closed the descriptor.
 
 Each start goes: take the lock, arm the timer, fork, wait until the child has bound itself and says so, look at the
 deadlines once more, and only then let it execute (one byte; end of file means exit, for then the guard is dead).
@@ -73,6 +74,8 @@ RELEASE_TIMES = 2
 RECEIVE = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
 HANDLE_BYTES = socket.CMSG_SPACE(4)
 """At most one descriptor comes with a packet."""
+START_FAULTS = (OSError, ValueError, KeyError, TypeError, IndexError)
+"""Of a machine that has no room or no descriptor left, and of an order that makes no sense."""
 LINGER_MS = 100
 """A dying agent closes its socket before its death can be seen; for so long an end of file may turn out to be one."""
 LINGER_ON_LEASE_MS = 5_000
@@ -95,9 +98,9 @@ class Guard:
         """When the agent's end of the socket was found closed."""
         self.leaving = False
         self.lock_path = ""
-        self.lock_fd = -1
-        """Open means held: from the first start to the end of this process, restarts included."""
-        self.way, self.strong_only = "", False
+        self.lock_fd = self.folder_fd = -1
+        """Open means held, both: from the first start to the end of this process, restarts included."""
+        self.ready, self.way, self.strong_only = False, "", False
         self.deadman = tree.make_deadman()
         self.timer = tree.make_timer()
         self.extensions = -1
@@ -240,7 +243,7 @@ class Guard:
                     self.extend(*EXTENSION.unpack(packet)[1:])
                 else:
                     self.obey(json.loads(packet))
-            except (struct.error, ValueError, KeyError, TypeError, IndexError, OSError) as error:
+            except (struct.error, *START_FAULTS) as error:
                 self.tell("error", why=f"{type(error).__name__}: {error}")
             while self.given:
                 os.close(self.given.pop())
@@ -273,35 +276,46 @@ class Guard:
         self.lock_path, self.strong_only = order["lock"], order.get("containment") == "strong"
         os.close(self.open_lock())
         self.way, why = runs.containment()
+        self.ready = True
         self.tell("ready", containment="strong" if self.way else "weak", way=self.way, why=why)
 
     def start(self, order: dict[str, Any]) -> None:
-        why = self.why_not(order)
+        """Answered by exactly one of `running`, `failed` and `locked`, whatever happens: the agent waits for it."""
+        try:
+            why = self.why_not(order)
+            if not why and self.begin(order):
+                return
+        except START_FAULTS as error:
+            said = error.strerror if isinstance(error, OSError) else None
+            why = f"cannot start: {said or f'{type(error).__name__}: {error}'}"
         if why:
-            self.tell("failed", run=order["run"], why=why)
-        elif not self.take_lock():
-            with open(self.lock_path, "rb") as file:
-                holder = file.read(32).strip()
-            self.tell("locked", by=int(holder) if holder.isdigit() else None)
+            self.tell("failed", run=order.get("run"), why=why)
         else:
-            if self.deadman_at == 0:
-                self.term_at = self.kill_at = 0
-                self.datagrams = order.get("datagrams") or []
-                if self.given:
-                    self.releaser, self.words = self.given.pop(), order["words"].encode()
-                if order.get("release"):
-                    self.datagrams = [[order["release"], host, port] for host, port in order.get("targets") or []]
-            self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
-            self.extend(order["term_at"], order["kill_at"], order["deadman_at"], starting=True)
-            try:
-                self.run = runs.Run(order, self.way, self.lock_fd)
-            except OSError as error:
-                self.tell("failed", run=order["run"], why=f"cannot start: {error.strerror}")
+            self.tell("locked", by=self.lock_named())
+
+    def begin(self, order: dict[str, Any]) -> bool:
+        """False if the run lock is held. The release is kept from the first order on, also if nothing starts (G4)."""
+        if self.deadman_at == 0:
+            self.datagrams = order.get("datagrams") or []
+            if self.given:
+                if self.releaser >= 0:
+                    os.close(self.releaser)
+                self.releaser, self.words = self.given.pop(), order["words"].encode()
+            if order.get("release"):
+                self.datagrams = [[order["release"], host, port] for host, port in order.get("targets") or []]
+        if not self.take_lock():
+            return False
+        if self.deadman_at == 0:
+            self.term_at = self.kill_at = 0
+        self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
+        self.extend(order["term_at"], order["kill_at"], order["deadman_at"], starting=True)
+        self.run = runs.Run(order, self.way, (self.lock_fd, self.folder_fd))
+        return True
 
     def why_not(self, order: dict[str, Any]) -> str:
         """Why nothing may be started now; empty if it may."""
-        if self.agent_fd < 0:
-            return "no hello was said"
+        if not self.ready:
+            return "no hello was said, or it failed"
         if self.run is not None:
             return f"run {self.run.number} is not gone yet"
         if self.closed or self.release_ordered:
@@ -330,21 +344,36 @@ class Guard:
         return os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def take_lock(self) -> bool:
-        """True if it is ours. A file that was replaced while we took it is not the lock that others will see."""
+        """True if it is ours: the file and its folder, for a file may be taken away while somebody holds it.
+
+        A file that was replaced while we took it is not the lock that others will see.
+        """
         while self.lock_fd < 0:
             fd = self.open_lock()
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(fd), os.stat(self.lock_path)):
-                    os.ftruncate(fd, 0)
-                    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-                    self.lock_fd = fd
+                if not os.path.samestat(os.fstat(fd), os.stat(self.lock_path)):
                     continue
+                self.folder_fd = tree.keep_folder(os.path.dirname(self.lock_path))
+                if self.folder_fd < 0:
+                    return False
+                self.lock_fd, fd = fd, -1
+                with contextlib.suppress(OSError):  # only for a sentence, and the disk may be full
+                    os.ftruncate(self.lock_fd, 0)
+                    os.pwrite(self.lock_fd, f"{os.getpid()}\n".encode(), 0)
             except BlockingIOError:
-                os.close(fd)
                 return False
-            os.close(fd)
+            finally:
+                if fd >= 0:
+                    os.close(fd)
         return True
+
+    def lock_named(self) -> int | None:
+        """Who has it, as far as the file says."""
+        with contextlib.suppress(OSError), open(self.lock_path, "rb") as file:
+            holder = file.read(32).strip()
+            return int(holder) if holder.isdigit() else None
+        return None
 
     # --- ending
 

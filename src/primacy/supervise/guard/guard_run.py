@@ -45,7 +45,8 @@ def containment() -> tuple[str, str]:
 class Run:
     """One start of the command, from the first fork until its tree is confirmed gone."""
 
-    def __init__(self, order: dict[str, Any], way: str, lock: int) -> None:
+    def __init__(self, order: dict[str, Any], way: str, lock: tuple[int, ...]) -> None:
+        """`lock`: the descriptors that hold the run lock."""
         self.number: int = order["run"]
         self.uid: int | None = order.get("uid")
         self.way = way
@@ -57,23 +58,27 @@ class Run:
         self.hunt_at = self.pause_ms = 1
         self.command = self.command_fd = -1
         self.lock_holder, self.lock_holder_fd = 0, -1
-        self.trace = tracing.Trace() if way == PTRACE else None
+        self.root, self.root_fd = 0, -1
+        self.trace: tracing.Trace | None = None
         self._lock = lock
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.tell_fd, tell = os.pipe() if way == NAMESPACE else (-1, -1)  # without an init the guard sees it itself
         try:
             self._begin(order, theirs, tell)
-        except OSError:
-            self.line.close()  # whatever was forked reads the end of the line and exits
-            if self.trace is not None:
-                self.trace.close()
+        except BaseException:
+            self.close()  # whatever was forked reads the end of the line and exits
             raise
+        finally:
+            theirs.close()
+            if tell >= 0:
+                os.close(tell)
 
     def _begin(self, order: dict[str, Any], theirs: socket.socket, tell: int) -> None:
         """The root is what dies last: the namespace's init, the holder of a traced tree, or the command."""
         ours, way, lock = self.line, self.way, self._lock
         if way == PTRACE:
+            self.trace = tracing.Trace()
             tracing.be_private()
 
         def first() -> None:
@@ -86,9 +91,7 @@ class Run:
                 tree.be_command(order, theirs, lock)
 
         self.root = tree.fork(first, theirs)
-        theirs.close()
         if way == NAMESPACE:
-            os.close(tell)
             self.root = self._inherit_init()
         self.root_fd = os.pidfd_open(self.root)
         if way != PTRACE:
@@ -131,8 +134,9 @@ class Run:
             try:
                 self.command_fd = os.pidfd_open(self.command)
                 self.phase = "bound"
-            except ProcessLookupError:  # it was killed while it waited for the byte: its end is seen at the root
-                self.phase = "failed"
+            except OSError as error:  # killed while it waited for the byte, or there is no descriptor for it
+                self.why, self.phase = f"cannot start: {error.strerror}", "failed"
+                self.line.close()  # it reads the end of the line and exits: that is seen at the root
         elif text:
             self.why = text[1:].decode(errors="replace")
             self.phase = "failed"

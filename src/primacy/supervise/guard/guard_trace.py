@@ -288,13 +288,13 @@ class Trace:
         os.close(self.fd)
 
 
-def be_lock_holder(order: dict[str, Any], line: socket.socket, lock: int) -> None:
+def be_lock_holder(order: dict[str, Any], line: socket.socket, lock: tuple[int, ...]) -> None:
     """Start the command and reap whatever comes, until nothing is left; only then let the lock go.
 
     SIGCONT at the guard's death: one that was stopped would keep the lock for ever.
     """
     tree.call_it(b"primacy-lock")
-    tree.close_but(line.fileno(), lock)
+    tree.close_but(line.fileno(), *lock)
     tree.checked(tree.libc.prctl(tree.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
     tree.checked(tree.libc.prctl(tree.PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0))
     tree.fork(lambda: be_traced(order, line, lock), line)
@@ -304,13 +304,14 @@ def be_lock_holder(order: dict[str, Any], line: socket.socket, lock: int) -> Non
             os.wait()
 
 
-def be_traced(order: dict[str, Any], line: socket.socket, lock: int) -> None:
+def be_traced(order: dict[str, Any], line: socket.socket, lock: tuple[int, ...]) -> None:
     """Be seized first of all: as another user it could not be any more."""
-    os.close(lock)
+    for each in lock:
+        os.close(each)
     tree.checked(tree.libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0))
     line.send(b"?")
     if line.recv(1):
-        tree.be_command(order, line, -1, no_way_out)
+        tree.be_command(order, line, (), no_way_out)
 
 
 def be_private() -> None:

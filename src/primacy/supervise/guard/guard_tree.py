@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import select
 import signal
@@ -30,6 +31,7 @@ SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
 SCHED_BYTES, RESET_ON_FORK, SLICE_NS = 48, 1, 100_000
 """The shortest slice that a kernel gives."""
 ABSOLUTE = 1  # TIMER_ABSTIME and TFD_TIMER_ABSTIME alike
+FLOCK = struct.Struct("hhqqi4x")  # struct flock: kind, whence, start, length (0: all), process
 
 # --- the kernel -------------------------------------------------------------------------------------------------------
 
@@ -183,6 +185,30 @@ def be_guard(agent: int) -> None:
     checked(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
+# --- the run lock -----------------------------------------------------------------------------------------------------
+
+
+def keep_folder(path: str) -> int:
+    """The folder, kept: a file of it can be taken away while it is locked, a folder that has files cannot. -1: kept.
+
+    A lock for reading, which is all that a folder can have, and which the agent's own lock on it does not concern.
+    Whoever looks whether one for writing would be in its way finds it. Of two at one moment, none may have it.
+    """
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(folder, fcntl.F_OFD_SETLK, FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+        found = fcntl.fcntl(folder, fcntl.F_OFD_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        if FLOCK.unpack(found)[0] == fcntl.F_UNLCK:
+            return folder
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP):
+            return folder  # a kernel, or a file system, without them: then there is the file only
+        os.close(folder)
+        raise
+    os.close(folder)
+    return -1
+
+
 # --- containment ------------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +287,7 @@ def fork(work: Callable[[], object], line: socket.socket) -> int:
 
 
 def be_command(
-    order: dict[str, Any], line: socket.socket, inherited: int, bind: Callable[[], object] = lambda: None
+    order: dict[str, Any], line: socket.socket, inherited: tuple[int, ...], bind: Callable[[], object] = lambda: None
 ) -> NoReturn:
     """Become the command: descriptors, user, folder, bond, the byte, exec. Nothing of the guard is left in it.
 
@@ -298,8 +324,8 @@ def be_command(
         if not line.recv(1):
             os._exit(0)
         doing = f"execute {order['argv'][0]}"
-        if inherited >= 0:
-            os.set_inheritable(inherited, True)
+        for kept in inherited:
+            os.set_inheritable(kept, True)
         os.execvpe(order["argv"][0], order["argv"], order["env"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         line.send(f"!cannot {doing}: {getattr(error, 'strerror', None) or error}".encode(errors="replace"))
@@ -307,40 +333,40 @@ def be_command(
         os._exit(127)
 
 
-def be_init(order: dict[str, Any], line: socket.socket, lock: int, tell: int) -> None:
+def be_init(order: dict[str, Any], line: socket.socket, lock: tuple[int, ...], tell: int) -> None:
     """The namespace's init: bound to the guard, it starts the command, reaps, and says how the command ended.
 
     Its end, whatever the reason, ends everything in the namespace. It passes no signal on.
     """
     call_it(b"primacy-init")
-    close_but(line.fileno(), lock, tell)
+    close_but(line.fileno(), *lock, tell)
     go_first()
     if not line.recv(1):  # now the guard is the parent
         return
     bind_to_parent()
     own_proc()
-    command = fork(lambda: be_command(order, line, -1), line)
+    command = fork(lambda: be_command(order, line, ()), line)
     line.close()
     while (ended := os.wait())[0] != command:
         pass
     os.write(tell, struct.pack("i", ended[1]))
 
 
-def make_init(order: dict[str, Any], line: socket.socket, lock: int, tell: int) -> None:
+def make_init(order: dict[str, Any], line: socket.socket, lock: tuple[int, ...], tell: int) -> None:
     """A passing process, so that the guard itself stays outside: its child is the init, which the guard inherits."""
     enter_namespace()
     init = fork(lambda: be_init(order, line, lock, tell), line)
     line.send(f"={init}".encode())
 
 
-def keep_lock(lock: int, root_fd: int) -> int:
+def keep_lock(lock: tuple[int, ...], root_fd: int) -> int:
     """Fork the holder: it holds the lock until the tree's root is gone, also when the guard is no more."""
     pid = os.fork()
     if pid == 0:
         try:
             call_it(b"primacy-lock")
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)  # a stopped one would keep the lock for ever
-            close_but(lock, root_fd)
+            close_but(*lock, root_fd)
             poll = select.poll()
             poll.register(root_fd, select.POLLIN)
             poll.poll()
