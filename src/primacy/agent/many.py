@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
-from primacy.agent.assemble import refuse
+from primacy.agent.assemble import is_alone, refuse
 from primacy.agent.control_api import ControlSockets
 from primacy.agent.events import WRITER
-from primacy.agent.hosted import ElectionLog, HostedControl, HostedElection, NoPage
+from primacy.agent.hosted import ElectionLog, HostedControl, HostedElection, NoPage, Others
 from primacy.agent.lifecycle import SAY_AGAIN_MS, Agent, Plan
 from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
@@ -162,6 +162,7 @@ class ManyAgent:
         self._ending = self._is_live = False
         self._reloading: asyncio.Task[None] | None = None
         self._starts = asyncio.Semaphore(STARTS_MAX)
+        self._others = Others(self._gives_up, self._nothing_runs)
 
     async def run(self, signals: EndSignals) -> int:
         with contextlib.ExitStack() as ends:
@@ -224,7 +225,7 @@ class ManyAgent:
     # --- elections ----------------------------------------------------------------------------------------------------
 
     def _begin(self, plan: Plan) -> None:
-        one = HostedElection(plan, self._shared(), self.supervisor, self._starts, self.fail)
+        one = HostedElection(plan, self._shared(), self.supervisor, self._starts, self.fail, self._others)
         self.hosted[one.name] = one
         self.sockets.expect_others()
         one.task.add_done_callback(partial(self._over, one))
@@ -250,6 +251,17 @@ class ManyAgent:
     ) -> HostedControl:
         return HostedControl(self.control, settings, folder, port, events)
 
+    def _gives_up(self, one: HostedElection) -> HostedElection | None:
+        command = one.plan.settings.run.command
+        return next(
+            (other for other in (*self.leaving.values(), *self.hosted.values()) if other.gives_up(command)), None
+        )
+
+    def _nothing_runs(self, ended: HostedElection) -> None:
+        for one in self.hosted.values():
+            if one.awaits is ended:
+                one.look_again()
+
     def _over(self, one: HostedElection, task: asyncio.Task[None]) -> None:
         for among in (self.hosted, self.leaving):
             if among.get(one.name) is one:
@@ -261,11 +273,11 @@ class ManyAgent:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def _end(self, times: int) -> None:  # noqa: ARG002
-        """Each of them in order, side by side; asked again, at once."""
+    def _end(self, times: int) -> None:
+        """Each of them in order, side by side; asked again, at once. Those that are leaving were asked once already."""
         self._ending = self.supervisor.ends = True
         self.placing.close()
-        for one in (*self.hosted.values(), *self.leaving.values()):
+        for one in (*self.hosted.values(), *(self.leaving.values() if times > 1 else ())):
             one.leave()
         self._ended.set()
 
@@ -335,6 +347,7 @@ class ManyAgent:
         added = [name for name in plans if name not in self.hosted]
         removed = [name for name in self.hosted if name not in plans]
         changed = [name for name, one in self.hosted.items() if name in plans and _differs(one, plans[name])]
+        warnings = _taken_over({name: one.wanted for name, one in self.hosted.items()}, plans)
         _raise_limit(len(plans))
         self.reserve.most = _guards_ready(len(plans))
         self.settings = settings
@@ -353,7 +366,9 @@ class ManyAgent:
         done = {"added": added, "removed": removed, "changed": changed}
         said = [f"{word} {few(dict.fromkeys(names))}" for word, names in done.items() if names]
         self.log.info(f"the file was read again: {'; '.join(said) or 'it has the same elections as before'}")
-        return {"api": 1, **self.describe(), **done, "elections": sorted(plans)}
+        for sentence in warnings:
+            self.log.warn(sentence)
+        return {"api": 1, **self.describe(), **done, "elections": sorted(plans), "warnings": warnings}
 
     def _read_again(self) -> tuple[Settings, dict[str, Plan]]:
         settings = self.plan.read()
@@ -418,6 +433,27 @@ def _differs(one: HostedElection, plan: Plan) -> bool:
     """What it runs with, or starts with when it has stopped, is not what the file says now."""
     current = one.wanted
     return current.settings != plan.settings or current.child != plan.child
+
+
+def _taken_over(before: Mapping[str, Plan], after: Mapping[str, Plan]) -> list[str]:
+    """What to know of each election that has the command now which another one had: of one that was renamed."""
+    said = []
+    ran, runs = ({name: plan.settings.run.command for name, plan in plans.items()} for plans in (before, after))
+    given_up = {command: name for name, command in ran.items() if runs.get(name) != command}
+    for name, command in runs.items():
+        old = given_up.get(command)
+        if old is None or ran.get(name) == command:
+            continue
+        sentence = (
+            f"{name} has the command that {old} had, and is another election: it begins here when {old} has ended"
+        )
+        if not is_alone(before[old].settings):
+            elsewhere = (
+                f". A node that has the old file may run it meanwhile: where it must never run twice, take {old}"
+            )
+            sentence += f"{elsewhere} out, reload on each node, and then add {name}"
+        said.append(sentence)
+    return said
 
 
 def _guards_ready(elections: int) -> int:

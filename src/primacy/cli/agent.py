@@ -75,3 +75,5 @@ def reload(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     said = [f"{name} {words[word]}" for word in words for name in done[word]]
     for line in said or ["the file has the same elections as before"]:
         click.echo(line)
+    for sentence in done["warnings"]:
+        click.echo(f"warning: {sentence}", err=True)
