@@ -5,6 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +18,7 @@ import pytest
 
 from primacy.cli import main
 from tests.support import stamp
-from tests.support.many_agents import STOP_MS, WITHIN_S, Agents, agents_in
+from tests.support.many_agents import CLUSTER, STOP_MS, WITHIN_S, AgentProcess, Agents, agents_in
 from tests.support.safety_checks import safe
 from tests.support.waiting import wait_until
 
@@ -31,11 +36,21 @@ def agents(tmp_path: Path) -> Iterator[Agents]:
         yield made
 
 
-def reload(agents: Agents, *words: str) -> tuple[int, str, str]:
+def spoken(*call: str) -> tuple[int, str, str]:
+    """A command: its code, what it said, and its complaints."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main.run(["reload", "--config", str(agents.folder / "a.yaml"), "--state-dir", state(agents), *words])
+        code = main.run([*call])
     return code, out.getvalue(), err.getvalue()
+
+
+def reload(agents: Agents) -> tuple[int, str, str]:
+    return spoken("reload", "--config", str(agents.folder / "a.yaml"), "--state-dir", state(agents))
+
+
+def reload_of(agents: Agents) -> tuple[int, str, str]:
+    """With the folder and the cluster named, for its file is broken."""
+    return spoken("reload", "--cluster", CLUSTER, "--state-dir", state(agents))
 
 
 def state(agents: Agents) -> str:
@@ -134,3 +149,122 @@ def test_an_agent_that_is_asked_to_end_while_one_is_being_removed_stops_that_in_
     agents.agents["a"].process.terminate()
     assert agents.agents["a"].process.wait(WITHIN_S) == 0
     assert (agents.folder / "tidied").exists(), "it was killed before its stop time was over"
+
+
+# --- a second agent, which waits for its turn -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def second(agents: Agents) -> AgentProcess:
+    """It waits for the one that runs; what it logs stands behind that one's lines."""
+    agents.start("a")
+    one = agents.agents["a"]
+    wait_until(lambda: "waits for process" in one.text, "that it waits")
+    return one
+
+
+def first_ends(agents: Agents) -> None:
+    first = agents.started[0].process
+    first.terminate()
+    assert first.wait(WITHIN_S) == 0
+
+
+def test_an_agent_that_has_waited_runs_what_its_file_says_then(agents: Agents, second: AgentProcess) -> None:
+    agents.write({"new": {}})
+    second.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "it does when it begins" in second.text, "an answer")
+    first_ends(agents)
+    agents.all_run("new")
+    assert set(second.rows()) == {"new"}
+    assert len(stamps(agents, "keep")) == 1, "keep stands in no file any more"
+
+
+def test_an_agent_that_has_waited_and_finds_a_broken_file_ends_as_at_a_start(
+    agents: Agents, second: AgentProcess
+) -> None:
+    (agents.folder / "a.yaml").write_text("elections: {keep: {run: {comand: [x]}}}")
+    first_ends(agents)
+    assert second.process.wait(WITHIN_S) == 2
+    assert "is `command` meant?" in second.text
+
+
+def test_an_agent_whose_file_names_another_cluster_when_it_has_waited_goes_there(
+    agents: Agents, second: AgentProcess
+) -> None:
+    path = agents.folder / "a.yaml"
+    path.write_text(path.read_text().replace(f'"name": "{CLUSTER}"', '"name": "elsewhere"'))
+    first_ends(agents)
+    wait_until((second.state / "elsewhere" / "keep" / "ballot").exists, "its part in the other cluster")
+    wait_until(lambda: len(stamps(agents, "keep")) == 2, "the command")
+    never_two(agents, "keep", "the second")
+
+
+def test_a_command_line_goes_on_to_count_above_the_file_of_one_that_has_waited(tmp_path: Path) -> None:
+    """`primacy run`: the file's new command is taken, and the name of the command line kept."""
+    file, out = tmp_path / "p.yaml", tmp_path / "out"
+    tmp_path.chmod(0o755)
+
+    def write(word: str) -> None:
+        tell = f"echo {word} $PRIMACY_ELECTION >> {out}; exec sleep 60"
+        file.write_text(json.dumps({"cluster": {"name": CLUSTER}, "run": {"command": ["sh", "-c", tell]}}))
+
+    write("old")
+    call = [sys.executable, "-m", "primacy", "run", "--config", str(file), "--state-dir", str(tmp_path / "s")]
+    with contextlib.ExitStack() as ends, (tmp_path / "log").open("ab") as log:
+
+        def start() -> subprocess.Popen[bytes]:
+            made = subprocess.Popen([*call, "--election", "mine"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            ends.callback(made.wait, WITHIN_S)
+            ends.callback(made.terminate)
+            return made
+
+        def lines() -> list[str]:
+            return out.read_text().splitlines() if out.exists() else []
+
+        first = start()
+        wait_until(lambda: lines() == ["old mine"], "the first")
+        start()
+        wait_until(lambda: "waits for process" in (tmp_path / "log").read_text(), "that the second waits")
+        write("new")
+        first.terminate()
+        assert first.wait(WITHIN_S) == 0
+        wait_until(lambda: len(lines()) == 2, "the second")
+        assert lines() == ["old mine", "new mine"]
+
+
+# --- many signals -----------------------------------------------------------------------------------------------------
+
+
+def test_a_storm_of_signals_takes_the_newest_file_and_a_broken_one_changes_nothing(agents: Agents) -> None:
+    agent = agents.agents["a"]
+
+    def storm(times: int) -> None:
+        for _ in range(times):
+            agent.process.send_signal(signal.SIGHUP)
+            time.sleep(0.002)
+
+    path = agents.folder / "a.yaml"
+    good = path.read_text()
+    for broken in (b"", b"\0\xff", b"elections: [", b"[" * 20_000, b"elections: {keep: {run: {comand: [x]}}}"):
+        path.write_bytes(broken)
+        code, _, err = reload_of(agents)
+        assert (code, agent.is_up) == (2, True), err
+        storm(5)
+    path.unlink()
+    storm(5)
+    path.write_text(good)
+    storm(50)
+    agents.write({"keep": {}, "new": {}})
+    storm(50)
+    agents.all_run("new")
+    assert len(stamps(agents, "keep")) == 1, "nobody touched it"
+
+
+def test_signals_while_the_agent_ends_do_not_change_how_it_ends(agents: Agents) -> None:
+    process = agents.agents["a"].process
+    process.terminate()
+    until = time.monotonic() + WITHIN_S
+    while process.poll() is None and time.monotonic() < until:
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.0005)
+    assert process.wait(WITHIN_S) == 0
