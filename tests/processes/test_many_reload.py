@@ -19,10 +19,11 @@ import pytest
 from primacy.cli import main
 from tests.support import stamp
 from tests.support.many_agents import CLUSTER, STOP_MS, WITHIN_S, AgentProcess, Agents, agents_in
+from tests.support.ports import free_ports
 from tests.support.safety_checks import safe
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.beside(order=14)
+pytestmark = pytest.mark.beside(order=35)
 
 SLOW_STOP, LONG_STOP_MS = "ignore-term", 4 * STOP_MS
 """It runs until its stop time is over."""
@@ -199,37 +200,76 @@ def test_an_agent_whose_file_names_another_cluster_when_it_has_waited_goes_there
     never_two(agents, "keep", "the second")
 
 
+class Two:
+    """Two starts of one command with one file, of which the second waits for the first."""
+
+    def __init__(self, folder: Path, *call: str) -> None:
+        folder.chmod(0o755)
+        self.file, self.log = folder / "p.yaml", folder / "log"
+        self.call = [sys.executable, "-m", "primacy", *call, "--config", str(self.file), "--state-dir", f"{folder}/s"]
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            self.started.append(subprocess.Popen(self.call, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        return self.started[-1]
+
+    def second_waits(self) -> None:
+        self.start()
+        wait_until(lambda: "waits for process" in self.log.read_text(), "that the second waits")
+
+    def first_ends(self) -> None:
+        self.started[0].terminate()
+        assert self.started[0].wait(WITHIN_S) == 0
+
+    def end(self) -> None:
+        for each in self.started:
+            each.terminate()
+            each.wait(WITHIN_S)
+
+
 def test_a_command_line_goes_on_to_count_above_the_file_of_one_that_has_waited(tmp_path: Path) -> None:
     """`primacy run`: the file's new command is taken, and the name of the command line kept."""
-    file, out = tmp_path / "p.yaml", tmp_path / "out"
-    tmp_path.chmod(0o755)
+    two, out = Two(tmp_path, "run", "--election", "mine"), tmp_path / "out"
 
     def write(word: str) -> None:
         tell = f"echo {word} $PRIMACY_ELECTION >> {out}; exec sleep 60"
-        file.write_text(json.dumps({"cluster": {"name": CLUSTER}, "run": {"command": ["sh", "-c", tell]}}))
+        two.file.write_text(json.dumps({"cluster": {"name": CLUSTER}, "run": {"command": ["sh", "-c", tell]}}))
 
-    write("old")
-    call = [sys.executable, "-m", "primacy", "run", "--config", str(file), "--state-dir", str(tmp_path / "s")]
-    with contextlib.ExitStack() as ends, (tmp_path / "log").open("ab") as log:
+    def lines() -> list[str]:
+        return out.read_text().splitlines() if out.exists() else []
 
-        def start() -> subprocess.Popen[bytes]:
-            made = subprocess.Popen([*call, "--election", "mine"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            ends.callback(made.wait, WITHIN_S)
-            ends.callback(made.terminate)
-            return made
-
-        def lines() -> list[str]:
-            return out.read_text().splitlines() if out.exists() else []
-
-        first = start()
+    with contextlib.ExitStack() as ends:
+        ends.callback(two.end)
+        write("old")
+        two.start()
         wait_until(lambda: lines() == ["old mine"], "the first")
-        start()
-        wait_until(lambda: "waits for process" in (tmp_path / "log").read_text(), "that the second waits")
+        two.second_waits()
         write("new")
-        first.terminate()
-        assert first.wait(WITHIN_S) == 0
+        two.first_ends()
         wait_until(lambda: len(lines()) == 2, "the second")
         assert lines() == ["old mine", "new mine"]
+
+
+def test_slots_are_served_where_the_file_says_when_one_has_waited(tmp_path: Path) -> None:
+    two, ports = Two(tmp_path, "slots", "serve"), free_ports(2)
+
+    def write(port: int) -> None:
+        lease = {"strategy": "lease", "store": {"url": f"sqlite:///{tmp_path}/leases.db"}}
+        two.file.write_text(json.dumps({"election": lease, "slots": {"addr": f"127.0.0.1:{port}"}}))
+
+    def served() -> bool:
+        return f"on 127.0.0.1:{ports[1]}, " in two.log.read_text()
+
+    with contextlib.ExitStack() as ends:
+        ends.callback(two.end)
+        write(ports[0])
+        two.start()
+        wait_until(lambda: "while this node leads" in two.log.read_text(), "the first")
+        two.second_waits()
+        write(ports[1])
+        two.first_ends()
+        wait_until(served, "the second, at its new address")
 
 
 # --- many signals -----------------------------------------------------------------------------------------------------

@@ -73,5 +73,5 @@ def reload(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     said = [f"{name} {words[word]}" for word in words for name in done[word]]
     for line in said or ["the file has the same elections as before"]:
         click.echo(line)
-    for sentence in done["warnings"]:
+    for sentence in done.get("warnings", ()):  # an older agent gives none
         click.echo(f"warning: {sentence}", err=True)
