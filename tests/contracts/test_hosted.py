@@ -35,12 +35,25 @@ def write(folder: Path, command: str) -> ManyPlan:
     path, clock = folder / "a.yaml", SystemClock()
     one = {"e": {"run": {"command": [command]}}}
     path.write_text(json.dumps({"state_dir": str(folder / "state"), "cluster": {"name": "c"}, "elections": one}))
-    return ManyPlan(load(str(path), "a"), Log(clock, Level.ERROR, handle=2), clock, lambda: load(str(path), "a"))
+
+    def planned() -> ManyPlan:
+        return ManyPlan(load(str(path), "a"), Log(clock, Level.ERROR, handle=2), clock, planned)
+
+    return planned()
 
 
 def hosted(plan: ManyPlan, faults: list[BaseException], told: Any = TOLD) -> HostedElection:
     one = plans_of(plan.settings, plan.log, plan.clock)["e"]
     return HostedElection(one, Shared(), told, asyncio.Semaphore(1), faults.append)
+
+
+def live_agent(plan: ManyPlan) -> Any:
+    """Of which only the file is of interest."""
+    agent: Any = ManyAgent(plan)
+    agent._is_live = True
+    agent.reserve, agent.placing = SimpleNamespace(), SimpleNamespace(use=lambda _: None)
+    agent.sockets = SimpleNamespace(expect_others=lambda: None, drops=SimpleNamespace(counters={}))
+    return agent
 
 
 def test_a_change_that_is_put_back_while_the_election_still_stops_is_taken(
@@ -57,10 +70,7 @@ def test_a_change_that_is_put_back_while_the_election_still_stops_is_taken(
 
     async def play() -> None:
         plan, faults = write(tmp_path, "/bin/true"), list[BaseException]()
-        agent: Any = ManyAgent(plan)
-        agent._is_live = True
-        agent.reserve, agent.placing = SimpleNamespace(), SimpleNamespace(use=lambda _: None)
-        agent.sockets = SimpleNamespace(expect_others=lambda: None, drops=SimpleNamespace(counters={}))
+        agent = live_agent(plan)
         one = agent.hosted["e"] = hosted(plan, faults)
         await wait_until_async(lambda: ran == ["/bin/true"], "a start")
         write(tmp_path, "/bin/false")
@@ -76,6 +86,53 @@ def test_a_change_that_is_put_back_while_the_election_still_stops_is_taken(
         await one.task
         assert faults == []
 
+    monkeypatch.setattr(HostedElection, "_run", run)
+    monkeypatch.setattr(many, "_raise_limit", lambda _: None)
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("how", ["asked", "by signals", "asked while signals come"])
+def test_a_reload_never_puts_an_older_file_in_the_place_of_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The thread that has read the file for the first one goes on late."""
+    reads: list[str] = []
+    goes_on = threading.Event()
+    read_again = ManyAgent._read_again
+
+    def slow(agent: ManyAgent) -> Any:
+        settings, plans = read_again(agent)
+        reads.append(plans["e"].settings.run.command[0])
+        if len(reads) == 1:
+            goes_on.wait(HANGS_S)
+        return settings, plans
+
+    async def run(one: HostedElection) -> int:
+        await one._end.event.wait()
+        return 0
+
+    async def play() -> None:
+        plan, faults = write(tmp_path, "/bin/true"), list[BaseException]()
+        agent = live_agent(plan)
+        one = agent.hosted["e"] = hosted(plan, faults)
+
+        def reload(*, by_signal: bool) -> Any:
+            return agent.reload_quietly() if by_signal else asyncio.create_task(agent.reload())
+
+        first = reload(by_signal=how != "asked")
+        await wait_until_async(lambda: reads == ["/bin/true"], "the first one has read")
+        write(tmp_path, "/bin/false")
+        second = reload(by_signal=how == "by signals")
+        await asyncio.sleep(0.2)  # for the second one to read and be taken, if it did not wait for the first
+        goes_on.set()
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task(), one.task})
+        assert (reads, {first, second} != {None}) == (["/bin/true", "/bin/false"], how != "by signals")
+        assert one.wanted.settings.run.command == ("/bin/false",)
+        one.leave()
+        await one.task
+        assert faults == []
+
+    monkeypatch.setattr(ManyAgent, "_read_again", slow)
     monkeypatch.setattr(HostedElection, "_run", run)
     monkeypatch.setattr(many, "_raise_limit", lambda _: None)
     asyncio.run(play())

@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from primacy.agent.assemble import holding_times
 from primacy.agent.chosen import take_place
@@ -37,6 +37,7 @@ AGAIN_S = 15.0
 """Until one that could not take part tries again: what is wrong is mended by people, or by another start."""
 END_S = 5.0
 """How long the end of an election waits for a disk that hangs: as for its events."""
+STARTS = "it is starting"
 
 
 class ElectionLog(Log):
@@ -164,6 +165,18 @@ class HostedNotifier:
     def close(self) -> None: ...
 
 
+class Others(NamedTuple):
+    """The other elections of the agent."""
+
+    gives_up: Callable[[HostedElection], HostedElection | None]
+    """One that is stopping the command that this one is to run."""
+    ended: Callable[[HostedElection], None]
+    """Told when nothing runs here any more."""
+
+
+NO_OTHERS = Others(lambda _: None, lambda _: None)
+
+
 class HostedElection:
     """From its first start to the end of the agent, or until the file has it no longer."""
 
@@ -174,6 +187,7 @@ class HostedElection:
         told: Told,
         starts: asyncio.Semaphore,
         fault: Callable[[BaseException], None],
+        others: Others = NO_OTHERS,
     ) -> None:
         """`starts`: how many may start side by side. `fault`: told of a bug of ours."""
         self.name = plan.settings.election.name
@@ -182,9 +196,14 @@ class HostedElection:
         self.told = told
         self.starts = starts
         self.fault = fault
+        self.others = others
         self.agent: Agent | None = None
-        self.why = "it is starting"
+        self.why = STARTS
         """While it does not take part."""
+        self.awaits: HostedElection | None = None
+        """Another one, whose command this one is to run."""
+        self._has_begun = False
+        """From a start of its agent to the end of it."""
         self._next: Plan | None = None
         self._leaves = False
         self._end = EndRequest()
@@ -192,11 +211,13 @@ class HostedElection:
         self.task = asyncio.get_running_loop().create_task(self._live(), name=f"election {self.name}")
 
     def leave(self) -> None:
-        """In order; said again, at once."""
+        """In order, also if it stops for a change already; said again, at once."""
+        stops = self._next is not None and not self._leaves
         self._leaves = True
         self.why = "it is stopping"
         self._changed.set()
-        self._end.ask()
+        if not stops:
+            self._end.ask()
 
     def change(self, plan: Plan) -> None:
         """Stop, confirm, start with this."""
@@ -211,6 +232,11 @@ class HostedElection:
         """What the file said last: that of a change while it still stops for it."""
         return self._next or self.plan
 
+    def gives_up(self, command: tuple[str, ...]) -> bool:
+        """It may run this command still, and stops, not to run it again."""
+        goes = self._leaves or self.wanted.settings.run.command != command
+        return self._has_begun and goes and self.plan.settings.run.command == command
+
     def look_again(self) -> None:
         """If it could not take part: now rather than later."""
         self._changed.set()
@@ -222,7 +248,13 @@ class HostedElection:
                     self.plan, self._next = self._next, None
                 self._end = EndRequest()
                 self._changed.clear()
+                await self._others_end()
+                if self._asked_meanwhile():
+                    continue
+                self._has_begun = True
                 code = await self._once()
+                self._has_begun = False
+                self.others.ended(self)
                 if self._asked_meanwhile():
                     continue
                 self.told.ready(self.name, f"{self.name}: {self.why}")
@@ -231,6 +263,20 @@ class HostedElection:
                         await self._changed.wait()
         except Exception as fault:  # noqa: BLE001  (a bug of ours; all of them end with it)
             self.fault(fault)
+
+    async def _others_end(self) -> None:
+        """Until no other election of this agent is stopping the command that is to run here: it would run twice."""
+        while not self._asked_meanwhile() and (other := self.others.gives_up(self)) is not None:
+            if other is not self.awaits:
+                self.why = f"it begins when {other.name}, which had the same command, has ended"
+                self.plan.log.info(self.why)
+                self.told.ready(self.name, f"{self.name}: {self.why}")
+            self.awaits = other
+            await self._changed.wait()
+            self._changed.clear()
+        if self.awaits is not None and not self._asked_meanwhile():
+            self.why = STARTS
+        self.awaits = None
 
     def _asked_meanwhile(self) -> bool:
         return self._leaves or self._next is not None

@@ -69,6 +69,8 @@ class Plan(NamedTuple):
     """What this process does itself while its node leads; None, without a command: nothing."""
     waits: bool = True
     """Another agent of this node runs here: wait for one's turn; else refuse."""
+    again: Callable[[], Plan] | None = None
+    """The same by the file as it is now, for one that has waited. Raises `UsageError`, or as a start would."""
 
 
 class Reports(NamedTuple):

@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
-from primacy.agent.assemble import refuse
+from primacy.agent.assemble import is_alone, refuse
 from primacy.agent.control_api import ControlSockets
 from primacy.agent.events import WRITER
-from primacy.agent.hosted import ElectionLog, HostedControl, HostedElection, NoPage
+from primacy.agent.hosted import ElectionLog, HostedControl, HostedElection, NoPage, Others
 from primacy.agent.lifecycle import SAY_AGAIN_MS, Agent, Plan
 from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
@@ -28,7 +28,7 @@ from primacy.agent.performer import sweep_lease_folders
 from primacy.agent.placing import Placing
 from primacy.agent.shared import Shared
 from primacy.agent.signals import EndSignals, take_turn
-from primacy.agent.state import agent_folder, room_in, state_root
+from primacy.agent.state import agent_folder, is_elsewhere, room_in, state_root
 from primacy.agent.stored import SharedThreads
 from primacy.control import AgentPort
 from primacy.control.control_server import Asked, PublicServer
@@ -69,8 +69,8 @@ class ManyPlan(NamedTuple):
     settings: Settings
     log: Log
     clock: Clock
-    read: Callable[[], Settings]
-    """The file as it is now, with what the command line says put over it. Raises `UsageError`."""
+    again: Callable[[], ManyPlan]
+    """The same by the file as it is now, with what the command line says put over it. Raises `UsageError`."""
 
 
 def run(plan: ManyPlan) -> int:
@@ -149,10 +149,7 @@ class ManyAgent:
     """The elections of one process, and what they share."""
 
     def __init__(self, plan: ManyPlan) -> None:
-        self.plan = plan
-        self.settings = plan.settings
-        self.log = plan.log
-        self.node = plan.settings.node or host_name()
+        self._use(plan)
         self.hosted: dict[str, HostedElection] = {}
         self.leaving: dict[str, HostedElection] = {}
         """The file has them no longer; they are being stopped."""
@@ -160,24 +157,52 @@ class ManyAgent:
         self._broken_said = RateLimiter(SAY_AGAIN_MS)
         self._ended = asyncio.Event()
         self._ending = self._is_live = False
+        self._reload = asyncio.Lock()
+        """One at a time: each reads the file when the one before it has been taken."""
         self._reloading: asyncio.Task[None] | None = None
+        self._asked_to_reload = False
         self._starts = asyncio.Semaphore(STARTS_MAX)
+        self._others = Others(self._gives_up, self._nothing_runs)
 
     async def run(self, signals: EndSignals) -> int:
-        with contextlib.ExitStack() as ends:
-            folder = agent_folder(self.settings, os.environ, os.geteuid())
-            ends.callback(folder.close)
-            lock = AgentLock(folder)
-            ends.callback(lock.close)
-            notifier = Notifier(os.environ, os.getpid())
-            ends.callback(notifier.close)
-            with room_in(folder):
-                await take_turn(lock, f"the agent of cluster {self.settings.cluster.name}", self.log, signals, notifier)
-            if signals.exit_code is not None:
-                return signals.exit_code
-            asyncio.get_running_loop().set_exception_handler(self._broken)
-            sweep_lease_folders(self.plan.clock)
-            return await self._live(folder, signals, Supervisor(notifier))
+        with contextlib.closing(Notifier(os.environ, os.getpid())) as notifier:
+            while True:
+                with contextlib.ExitStack() as ends:
+                    folder = agent_folder(self.settings, os.environ, os.geteuid())
+                    ends.callback(folder.close)
+                    lock = AgentLock(folder)
+                    ends.callback(lock.close)
+                    what = f"the agent of cluster {self.settings.cluster.name}"
+                    with room_in(folder):
+                        waited = await take_turn(lock, what, self.log, signals, notifier)
+                    if signals.exit_code is not None:
+                        return signals.exit_code
+                    if waited and await self._file_elsewhere():
+                        continue  # it is another agent's turn there, perhaps
+                    asyncio.get_running_loop().set_exception_handler(self._broken)
+                    sweep_lease_folders(self.plan.clock)
+                    return await self._live(folder, signals, Supervisor(notifier))
+
+    def _use(self, plan: ManyPlan) -> None:
+        self.plan = plan
+        self.settings = plan.settings
+        self.log = plan.log
+        self.node = plan.settings.node or host_name()
+
+    async def _file_elsewhere(self) -> bool:
+        """Reads the file again, which may have changed while this agent waited. Returns whether its folder has, too.
+
+        Raises `UsageError`, as a start would.
+        """
+
+        def read() -> ManyPlan:
+            plan = self.plan.again()
+            plans_of(plan.settings, plan.log, plan.clock)
+            return plan
+
+        before, self._asked_to_reload = self.settings, False
+        self._use(await asyncio.to_thread(read))
+        return is_elsewhere(self.settings, before, os.environ, os.geteuid())
 
     async def _live(self, folder: Folder, signals: EndSignals, supervisor: Supervisor) -> int:
         self.supervisor = supervisor
@@ -203,6 +228,8 @@ class ManyAgent:
             signals.told = self._end
             if signals.exit_code is not None:
                 self._end(1)
+            if self._asked_to_reload:
+                self.reload_quietly()
             await self._all_over()
         finally:
             signals.told = None
@@ -225,7 +252,7 @@ class ManyAgent:
     # --- elections ----------------------------------------------------------------------------------------------------
 
     def _begin(self, plan: Plan) -> None:
-        one = HostedElection(plan, self._shared(), self.supervisor, self._starts, self.fail)
+        one = HostedElection(plan, self._shared(), self.supervisor, self._starts, self.fail, self._others)
         self.hosted[one.name] = one
         self.sockets.expect_others()
         one.task.add_done_callback(partial(self._over, one))
@@ -251,6 +278,17 @@ class ManyAgent:
     ) -> HostedControl:
         return HostedControl(self.control, settings, folder, port, events)
 
+    def _gives_up(self, one: HostedElection) -> HostedElection | None:
+        command = one.plan.settings.run.command
+        return next(
+            (other for other in (*self.leaving.values(), *self.hosted.values()) if other.gives_up(command)), None
+        )
+
+    def _nothing_runs(self, ended: HostedElection) -> None:
+        for one in self.hosted.values():
+            if one.awaits is ended:
+                one.look_again()
+
     def _over(self, one: HostedElection, task: asyncio.Task[None]) -> None:
         for among in (self.hosted, self.leaving):
             if among.get(one.name) is one:
@@ -262,11 +300,11 @@ class ManyAgent:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def _end(self, times: int) -> None:  # noqa: ARG002
-        """Each of them in order, side by side; asked again, at once."""
+    def _end(self, times: int) -> None:
+        """Each of them in order, side by side; asked again, at once. Those that are leaving were asked once already."""
         self._ending = self.supervisor.ends = True
         self.placing.close()
-        for one in (*self.hosted.values(), *self.leaving.values()):
+        for one in (*self.hosted.values(), *(self.leaving.values() if times > 1 else ())):
             one.leave()
         self._ended.set()
 
@@ -311,14 +349,23 @@ class ManyAgent:
     # --- the file, again ----------------------------------------------------------------------------------------------
 
     def reload_quietly(self) -> None:
-        """By a signal: nobody waits for an answer."""
-        self._reloading = asyncio.get_running_loop().create_task(self._reload_quietly())
+        """By a signal: nobody waits for an answer. Many of them, while the file is read, are one more time."""
+        if not self._is_live and not self._asked_to_reload:
+            self.log.info("was asked to read its file again: it does when it begins")
+        self._asked_to_reload = True
+        if self._is_live and self._reloading is None:
+            self._reloading = asyncio.get_running_loop().create_task(self._reload_quietly())
 
     async def _reload_quietly(self) -> None:
         try:
-            await self.reload()
-        except PrimacyError as error:
-            self.log.error(f"the file was not taken, and nothing was changed: {error}")
+            while self._asked_to_reload and not self._ending:
+                self._asked_to_reload = False
+                try:
+                    await self.reload()
+                except PrimacyError as error:
+                    self.log.error(f"the file was not taken, and nothing was changed: {error}")
+        finally:
+            self._reloading = None
 
     async def reload(self) -> dict[str, Any]:
         """Adds, removes and changes elections; the others go on untouched. All or nothing is taken.
@@ -327,7 +374,11 @@ class ManyAgent:
         """
         if not self._is_live:
             raise Refused("this agent has not begun yet; say it again when it has")
-        settings, plans = await asyncio.to_thread(self._read_again)
+        async with self._reload:
+            settings, plans = await asyncio.to_thread(self._read_again)
+            return self._take(settings, plans)
+
+    def _take(self, settings: Settings, plans: dict[str, Plan]) -> dict[str, Any]:
         if self._ending:
             raise Refused("this agent is stopping, and reads no file any more")
         self._refuse_other_parts(settings)
@@ -336,6 +387,7 @@ class ManyAgent:
         added = [name for name in plans if name not in self.hosted]
         removed = [name for name in self.hosted if name not in plans]
         changed = [name for name, one in self.hosted.items() if name in plans and _differs(one, plans[name])]
+        warnings = _taken_over({name: one.wanted for name, one in self.hosted.items()}, plans)
         _raise_limit(len(plans))
         self.reserve.most = _guards_ready(len(plans))
         self.settings = settings
@@ -354,10 +406,12 @@ class ManyAgent:
         done = {"added": added, "removed": removed, "changed": changed}
         said = [f"{word} {few(dict.fromkeys(names))}" for word, names in done.items() if names]
         self.log.info(f"the file was read again: {'; '.join(said) or 'it has the same elections as before'}")
-        return {"api": 1, **self.describe(), **done, "elections": sorted(plans)}
+        for sentence in warnings:
+            self.log.warn(sentence)
+        return {"api": 1, **self.describe(), **done, "elections": sorted(plans), "warnings": warnings}
 
     def _read_again(self) -> tuple[Settings, dict[str, Plan]]:
-        settings = self.plan.read()
+        settings = self.plan.again().settings
         return settings, plans_of(settings, self.log, self.plan.clock)
 
     def _refuse_other_parts(self, settings: Settings) -> None:
@@ -419,6 +473,27 @@ def _differs(one: HostedElection, plan: Plan) -> bool:
     """What it runs with, or starts with when it has stopped, is not what the file says now."""
     current = one.wanted
     return current.settings != plan.settings or current.child != plan.child
+
+
+def _taken_over(before: Mapping[str, Plan], after: Mapping[str, Plan]) -> list[str]:
+    """What to know of each election that has the command now which another one had: of one that was renamed."""
+    said = []
+    ran, runs = ({name: plan.settings.run.command for name, plan in plans.items()} for plans in (before, after))
+    given_up = {command: name for name, command in ran.items() if runs.get(name) != command}
+    for name, command in runs.items():
+        old = given_up.get(command)
+        if old is None or ran.get(name) == command:
+            continue
+        sentence = (
+            f"{name} has the command that {old} had, and is another election: it begins here when {old} has ended"
+        )
+        if not is_alone(before[old].settings):
+            elsewhere = (
+                f". A node that has the old file may run it meanwhile: where it must never run twice, take {old}"
+            )
+            sentence += f"{elsewhere} out, reload on each node, and then add {name}"
+        said.append(sentence)
+    return said
 
 
 def _guards_ready(elections: int) -> int:

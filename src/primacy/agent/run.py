@@ -1,6 +1,7 @@
 """An agent from its start to its exit code: take the folder, wait for one's turn, live.
 
-One agent per election and machine; a second one waits and says for whom.
+One agent per election and machine; a second one waits and says for whom. It may wait for days: when its turn has come
+it reads its file again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from primacy.agent.lifecycle import Agent, Plan
 from primacy.agent.notify import Notifier
 from primacy.agent.performer import sweep_lease_folders
 from primacy.agent.signals import EndSignals, take_turn
-from primacy.agent.state import open_state, owner_of, room_in
+from primacy.agent.state import is_elsewhere, open_state, owner_of, room_in
 from primacy.errors import CannotHere, InUse
 from primacy.loop import QuickLoop
 from primacy.node.folder import Folder
@@ -40,25 +41,34 @@ async def _run(plan: Plan) -> int:
 
 
 async def _run_agent(plan: Plan, signals: EndSignals) -> int:
-    with contextlib.ExitStack() as ends:
-        folder = open_state(plan.settings, os.environ, os.geteuid())
-        ends.callback(folder.close)
-        lock = AgentLock(folder)
-        ends.callback(lock.close)
-        notifier = Notifier(os.environ, os.getpid())
-        ends.callback(notifier.close)
-        with room_in(folder):
-            if not plan.waits:
-                _refuse_second(lock, folder, plan.settings)
-            await take_turn(lock, f"election {plan.settings.election.name}", plan.log, signals, notifier)
-        if signals.exit_code is not None:
-            return signals.exit_code
-        sweep_lease_folders(plan.clock)
-        agent = Agent(plan, take_place(plan.settings, folder, plan.log), signals, notifier)
-        try:
-            return await agent.live()
-        finally:
-            await agent.close()
+    with contextlib.closing(Notifier(os.environ, os.getpid())) as notifier:
+        while True:
+            with contextlib.ExitStack() as ends:
+                folder = open_state(plan.settings, os.environ, os.geteuid())
+                ends.callback(folder.close)
+                lock = AgentLock(folder)
+                ends.callback(lock.close)
+                what = f"election {plan.settings.election.name}"
+                with room_in(folder):
+                    if not plan.waits:
+                        _refuse_second(lock, folder, plan.settings)
+                    waited = await take_turn(lock, what, plan.log, signals, notifier)
+                if signals.exit_code is not None:
+                    return signals.exit_code
+                if waited and plan.again is not None:
+                    before, plan = plan, await asyncio.to_thread(plan.again)
+                    if is_elsewhere(plan.settings, before.settings, os.environ, os.geteuid()):
+                        continue  # it is another agent's turn there, perhaps
+                return await _live(plan, folder, signals, notifier)
+
+
+async def _live(plan: Plan, folder: Folder, signals: EndSignals, notifier: Notifier) -> int:
+    sweep_lease_folders(plan.clock)
+    agent = Agent(plan, take_place(plan.settings, folder, plan.log), signals, notifier)
+    try:
+        return await agent.live()
+    finally:
+        await agent.close()
 
 
 def _refuse_second(lock: AgentLock, folder: Folder, settings: Settings) -> None:

@@ -42,8 +42,11 @@ class Notified(Protocol):
     def close(self) -> None: ...
 
 
-async def take_turn(lock: AgentLock, what: str, log: Log, signals: Ending, notifier: Notified) -> None:
-    """One agent per election and machine: whoever comes second says for whom it waits, and goes on after it."""
+async def take_turn(lock: AgentLock, what: str, log: Log, signals: Ending, notifier: Notified) -> bool:
+    """One agent per election and machine: whoever comes second says for whom it waits, and goes on after it.
+
+    Returns whether it waited: then its file may be another one than at its start.
+    """
     named = -1
     while not await asyncio.to_thread(lock.take) and signals.exit_code is None:
         holder = lock.holder()
@@ -53,6 +56,7 @@ async def take_turn(lock: AgentLock, what: str, log: Log, signals: Ending, notif
             log.info(waits, holder=holder.pid)
             notifier.ready(waits)
         await _end_of(holder.pid, signals)
+    return named >= 0
 
 
 async def _end_of(pid: int, signals: Ending) -> None:
@@ -106,12 +110,12 @@ class EndSignals:
         """Told with each of them how many there were."""
         loop = asyncio.get_running_loop()
         self.numbers = [signal.SIGINT, signal.SIGTERM]
-        if reload is not None:
-            loop.add_signal_handler(signal.SIGHUP, reload)
-        elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        if reload is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
             self.numbers.append(signal.SIGHUP)
         for number in self.numbers:
             loop.add_signal_handler(number, self._hear, number)
+        if reload is not None:
+            loop.add_signal_handler(signal.SIGHUP, reload)
         loop.set_default_executor(ThreadPoolExecutor(initializer=self.block, thread_name_prefix="primacy"))
         # a storm of signals fills the loop's pipe: the interpreter would complain from inside its handler, and may hang
         signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)

@@ -55,6 +55,14 @@ def agent_folder(settings: Settings, environment: Mapping[str, str], uid: int) -
     return _open(settings, environment, uid, AGENT)
 
 
+def is_elsewhere(settings: Settings, before: Settings, environment: Mapping[str, str], uid: int) -> bool:
+    """These settings mean another folder than those before."""
+    one, other = (
+        (state_root(each, environment, uid), each.cluster.name, each.election.name) for each in (settings, before)
+    )
+    return one != other
+
+
 def _open(settings: Settings, environment: Mapping[str, str], uid: int, name: str) -> Folder:
     root = Folder(state_root(settings, environment, uid))
     try:

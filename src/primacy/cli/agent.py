@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from primacy.cli.call import Call, bind_option, config_option, json_option, print_json
 from primacy.errors import CannotHere, UsageError
-
-if TYPE_CHECKING:
-    from primacy.settings.schema import Settings
 
 RELOAD_S = 30.0
 """A file of some hundred elections takes a busy machine seconds to read."""
@@ -38,18 +35,19 @@ def agent(call: Call, *, config: str | None, node: str | None, bind: str, state_
         raise UsageError("primacy agent needs a file with `elections`; name it with --config")
     path = os.path.abspath(file)
 
-    def read() -> Settings:
-        from primacy.settings import load
-
-        settings = load(path, node or call.node)
-        folder = os.path.abspath(state_dir) if state_dir is not None else settings.state_dir
-        return dataclasses.replace(settings, bind=bind, state_dir=folder)
-
     from primacy.agent.many import ManyPlan, run
     from primacy.node.clock import SystemClock
+    from primacy.settings import load
 
-    settings, clock = read(), SystemClock()
-    return run(ManyPlan(settings, call.log(settings, clock), clock, read))
+    clock = SystemClock()
+
+    def planned() -> ManyPlan:
+        found = load(path, node or call.node)
+        folder = os.path.abspath(state_dir) if state_dir is not None else found.state_dir
+        settings = dataclasses.replace(found, bind=bind, state_dir=folder)
+        return ManyPlan(settings, call.log(settings, clock), clock, planned)
+
+    return run(planned())
 
 
 @click.command()
@@ -75,3 +73,5 @@ def reload(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     said = [f"{name} {words[word]}" for word in words for name in done[word]]
     for line in said or ["the file has the same elections as before"]:
         click.echo(line)
+    for sentence in done.get("warnings", ()):  # an older agent gives none
+        click.echo(f"warning: {sentence}", err=True)

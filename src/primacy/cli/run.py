@@ -84,37 +84,37 @@ def run(
     if not sys.platform.startswith("linux"):
         raise CannotHere("primacy run needs Linux: its guard uses kernel timers and process namespaces")
     from primacy.agent.assemble import refuse
-    from primacy.cli.node_settings import check_relations, with_own_folder
-    from primacy.settings import load
-    from primacy.settings.elections import one_of
-
-    whole = load(call.file(config), node or call.node)
-    settings = one_of(whole, election) if whole.elections and election is not None else whole
-    said = _changed(
-        settings,
-        {"name": election, "profile": profile, "strategy": strategy, "store": store},
-        {
-            "command": command or None,
-            "restart": restart,
-            "stop_ms": stop_ms,
-            "user": user,
-            "cwd": os.path.abspath(cwd) if cwd is not None else None,
-            "require_containment": require_containment,
-        },
-        state_dir,
-    )
-    changed = with_own_folder(dataclasses.replace(said, bind=bind))
-    refuse(changed, allow_split_brain=allow_split_brain)
-    check_relations(changed)
-
     from primacy.agent.lifecycle import Plan
     from primacy.agent.run import run as live
+    from primacy.cli.node_settings import check_relations, with_own_folder
     from primacy.node.clock import SystemClock
+    from primacy.settings import load
+    from primacy.settings.elections import one_of
     from primacy.supervise.child import child_of
 
-    child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
-    clock = SystemClock()
-    return live(Plan(changed, child, call.log(changed, clock), clock))
+    file, clock = call.file(config), SystemClock()
+    said_election = {"name": election, "profile": profile, "strategy": strategy, "store": store}
+    said_run = {
+        "command": command or None,
+        "restart": restart,
+        "stop_ms": stop_ms,
+        "user": user,
+        "cwd": os.path.abspath(cwd) if cwd is not None else None,
+        "require_containment": require_containment,
+    }
+
+    def planned() -> Plan:
+        """By the file as it is now."""
+        whole = load(file, node or call.node)
+        settings = one_of(whole, election) if whole.elections and election is not None else whole
+        said = _changed(settings, said_election, said_run, state_dir)
+        changed = with_own_folder(dataclasses.replace(said, bind=bind))
+        refuse(changed, allow_split_brain=allow_split_brain)
+        check_relations(changed)
+        child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
+        return Plan(changed, child, call.log(changed, clock), clock, again=planned)
+
+    return live(planned())
 
 
 def _changed(settings: Settings, election: dict[str, Any], run: dict[str, Any], state_dir: str | None) -> Settings:

@@ -52,9 +52,12 @@ def serve(
     from primacy.settings import load
     from primacy.settings.checks import notes
 
-    file = call.file(config)
-    settings = with_own_folder(_changed(load(file, node or call.node), addr, protocol, state_dir))
-    clock = SystemClock()
+    file, clock = call.file(config), SystemClock()
+
+    def read() -> Settings:
+        return with_own_folder(_changed(load(file, node or call.node), addr, protocol, state_dir))
+
+    settings = read()
     log = call.log(settings, clock)
     for note in [*unread(file), *notes(settings)]:
         log.warn(note)
@@ -67,8 +70,13 @@ def serve(
     from primacy.agent.run import run
     from primacy.agent.slots_workload import SlotsWorkload
 
-    refuse_node(settings)
-    return run(Plan(settings, None, log, clock, SlotsWorkload(settings, clock, log.warn, log.info)))
+    def planned(settings: Settings) -> Plan:
+        refuse_node(settings)
+        log = call.log(settings, clock)
+        slots = SlotsWorkload(settings, clock, log.warn, log.info)
+        return Plan(settings, None, log, clock, slots, again=lambda: planned(read()))
+
+    return run(planned(settings))
 
 
 def unread(file: str | None) -> list[str]:
