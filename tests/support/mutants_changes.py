@@ -211,7 +211,7 @@ MUTANTS = (
     _lease(AnyConfiguration, 3, 60),
     _lease(HoldNotWaited, 2, 253),
     _raft(RaftForgetsLeases, 3, 1024),
-    Mutant("NotWritten", (NotWritten, on_lease(Unasked)), 3, 2592),
+    Mutant("NotWritten", (NotWritten, on_lease(Unasked)), 3, 701),
     _raft(TermsNotAboveTokens, 1, 1)._replace(on_all=True),
     _raft(JumpDespiteAToken, 3, 3)._replace(on_all=True, rules=("P1",)),
     _raft(TokensNotLearnt, 2, 340)._replace(on_all=True, rules=("P1",)),
