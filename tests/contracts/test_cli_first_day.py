@@ -30,8 +30,8 @@ def test_help_says_what_the_option_says(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["stauts"], "primacy knows no 'stauts': there are run"),
-        (["status", "x"], "primacy status knows no 'x': it has"),
+        (["stauts"], "primacy: 'stauts' is not a command: there are run"),
+        (["status", "x"], "primacy: 'x' is not a command of `primacy status`: it has"),
     ],
 )
 def test_help_of_nothing_is_refused(words: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
