@@ -117,7 +117,7 @@ def lanes() -> list[Lane]:
         "alone": [*PYTEST, *LONGEST, *marked("alone")],
     }
     ordinary = {"ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"]}
-    waiting = {"beside": [*PYTEST, *LONGEST, "-n", "5", *FILE_BY_FILE, *marked("beside")]}
+    waiting = {"beside": [*PYTEST, *LONGEST, "-n", "4", *FILE_BY_FILE, *marked("beside")]}
     others = {"others": [*PYTEST, *LONGEST, *TWO_AT_A_TIME, *unmarked(*WITH_SOCKETS), *marked("real_time")]}
     computing = {
         "coverage": [*PYTEST, *LONGEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],

@@ -89,6 +89,7 @@ def give_up_on_a(agents: Agents) -> None:
     wait_until(given_up, "a that gives up", 120.0, 0.5, agents.told)
     agents.all_run(FRAIL, other="a")
     bad.write_text("")
+    agents.move(FRAIL, "c")  # on `b`, it would be `c` that is empty: there SMALL goes, alone, and keeps HOME away
 
 
 def test_W7_maintenance_stops_what_could_stay_a_rebalance_does_not_wait_and_a_restart_limit_moves(
