@@ -65,6 +65,23 @@ def test_what_says_nothing_of_members_has_the_bytes_of_before() -> None:
     assert layout.packed(report) == as_before(8, 1, True, True, 2, 3, 4, [], 0, False)
 
 
+@pytest.mark.parametrize("origin", [PLAIN, NEWER])
+@pytest.mark.parametrize("register", [None, REGISTER])
+@pytest.mark.parametrize("strangers", [(), ("x",), ("x", "y"), ("x", "y", "z")])
+@pytest.mark.parametrize("listens", [False, True])
+def test_M3_who_was_heard_and_who_still_listens_come_back_from_the_wire(
+    origin: Origin, register: Register | None, strangers: tuple[str, ...], listens: bool
+) -> None:
+    """Beside an id of a register, which is a list of two as well, and without."""
+    report = Report(origin, 1, False, False, 0, 3, 4, (), 5, False, register, strangers, listens)
+    assert layout.unpacked("a", layout.packed(report)) == report
+    row = msgspec.msgpack.decode(layout.packed(report))
+    if strangers or listens:
+        place = len(row) - 2 - (origin is NEWER)
+        for nonsense in ("x", [1], [["x"]], 7):
+            assert layout.unpacked("a", msgspec.msgpack.encode([*row[:place], nonsense, *row[place + 1 :]])) is None
+
+
 def test_an_earlier_version_reads_what_it_knows() -> None:
     row = msgspec.msgpack.decode(layout.packed(Heartbeat(NEWER, 1, 2, 3, True)))
     assert row == [3, 3, 4, "list", 5, 1, 2, 3, True, [7, 8]], "the id stands behind all that was known"
