@@ -31,6 +31,8 @@ from primacy.election.raft.state import RaftState
 TWO_BOOTS = "two-boots"
 """Why a node recovers: another one runs with its id."""
 
+STRANGERS_TOLD = 8
+
 
 def shows_use(message: Message) -> bool:
     """Its sender's ballot has left term 0: it may have voted or acked under its base (M3)."""
@@ -169,7 +171,7 @@ class Remembering:
         return self.init_again(now_ms)
 
     def init_again(self, now_ms: int) -> list[Effect]:
-        """Asks who has not answered, as long as the operator's word stands: some listen first, and say nothing."""
+        """Asks who has not answered, as long as the operator's word stands; who still listens is asked again."""
         state = self.state
         state.ask_at_ms = now_ms + state.timing.heartbeat_ms
         init = state.recovery.init
@@ -319,10 +321,15 @@ class Remembering:
             incarnation_seen=max(seen, query.origin.incarnation),
             gave_way=state.first.gave_way and state.recovery.copy is None,
             register=self._register_told(),
-            strangers=state.first.heard_since(now_ms - state.timing.promise_ms) if self.is_blank() else (),
+            strangers=self._strangers(now_ms),
             listens=self.is_blank() and not self.has_listened(now_ms),
         )
         return [*self.mark(), Send(asker, report)]
+
+    def _strangers(self, now_ms: int) -> tuple[str, ...]:
+        """To be told: the last ones, for a datagram has its bounds. All come in turn, as each is heard again."""
+        heard = self.state.first.heard_since(now_ms - self.state.timing.promise_ms)
+        return heard[-STRANGERS_TOLD:] if self.is_blank() else ()
 
     def _is_used(self) -> bool:
         """It has voted or acked, or cannot know who has: nobody begins a cluster by itself beside it (M3)."""

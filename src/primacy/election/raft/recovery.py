@@ -32,7 +32,6 @@ FLOOR = 1_000
 
 STRANGERS_MAX = 64
 """So many strangers are remembered, the last ones."""
-STRANGERS_TOLD = 8
 
 TICK_MS = 1
 """What reading a clock in whole milliseconds may cut off."""
@@ -69,8 +68,8 @@ class FirstStart:
         """When that was last another one than before."""
 
     def heard_since(self, ms: int) -> tuple[str, ...]:
-        """The strangers that this node heard itself, the last ones."""
-        return tuple(node for node, at_ms in self.strangers.items() if at_ms >= ms)[-STRANGERS_TOLD:]
+        """The strangers that this node heard itself, the last one last."""
+        return tuple(node for node, at_ms in self.strangers.items() if at_ms >= ms)
 
     def speaking_since(self, ms: int) -> tuple[str, ...]:
         """Those, and those that others have told of."""
